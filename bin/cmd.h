@@ -1,0 +1,16 @@
+/* cmd.h - the commands of the program, one file each. argv[0] is the command's
+ * name; each returns the exit status: 0 done, 1 failed, 2 usage. */
+#ifndef BIN_CMD_H
+#define BIN_CMD_H
+
+typedef int cmd_fn(int argc, char **argv);
+
+struct cmd {
+    const char *name;
+    cmd_fn     *run;
+    const char *about;
+};
+
+#define SLUICE_VERSION "0.1.0"
+
+#endif

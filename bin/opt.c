@@ -1,0 +1,181 @@
+#include "bin/opt.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int opt_status(int parsed)
+{
+    return parsed == OPT_HELPED ? 0 : 2;
+}
+
+int opt_usage_error(const struct opt_command *cmd, const char *format, ...)
+{
+    va_list args;
+    fputs("sluice: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\nusage: %s\n", cmd->usage);
+    return 2;
+}
+
+static int whole(uint64_t *out, const char *text)
+{
+    char *end;
+    if (!isdigit((unsigned char)text[0]))
+        return -1;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    return errno || *end ? -1 : 0;
+}
+
+int opt_size(uint64_t *out, const char *text)
+{
+    char *end;
+    if (!isdigit((unsigned char)text[0]))
+        return -1;
+    errno = 0;
+    double number = strtod(text, &end);
+    static const char units[] = "KMGT";
+    unsigned shift = 0;
+    if (*end) {
+        const char *unit = strchr(units, toupper((unsigned char)*end));
+        if (!unit)
+            return -1;
+        shift = 10 * (unsigned)(unit - units + 1);
+        end++;
+        if (*end == 'i' && end[1] == 'B')
+            end += 2;
+        else if (*end == 'B')
+            end++;
+    }
+    if (errno || *end)
+        return -1;
+    double bytes = number * (double)(1ull << shift);
+    if (!(bytes < 9e18))
+        return -1;
+    *out = shift ? (uint64_t)bytes : strtoull(text, NULL, 10);
+    return !shift && number != floor(number) ? -1 : 0;
+}
+
+static void print_help(const struct opt_command *cmd)
+{
+    printf("usage: %s\n", cmd->usage);
+    if (cmd->about)
+        printf("%s\n", cmd->about);
+    putchar('\n');
+    for (size_t i = 0; i < cmd->count; i++) {
+        const struct opt *o = &cmd->table[i];
+        char left[64];
+        snprintf(left, sizeof left, "%c%c%s --%s%s%s", o->letter ? '-' : ' ',
+                 o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
+                 o->metavar ? " " : "", o->metavar ? o->metavar : "");
+        printf("  %-32s %s\n", left, o->help);
+    }
+}
+
+/* Returns NULL or what is wrong with the value. */
+static const char *take(const struct opt *o, const char *value)
+{
+    char *end;
+    switch (o->kind) {
+    case OPT_FLAG:
+        *(bool *)o->value = true;
+        return NULL;
+    case OPT_TEXT:
+        *(const char **)o->value = value;
+        return NULL;
+    case OPT_UINT:
+        return whole(o->value, value) ? "is not a whole number" : NULL;
+    case OPT_SIZE:
+        return opt_size(o->value, value) ? "is not a size like 8G or 512M"
+                                         : NULL;
+    case OPT_REAL:
+        *(double *)o->value = strtod(value, &end);
+        return *end || end == value || !isfinite(*(double *)o->value)
+                   ? "is not a number"
+                   : NULL;
+    case OPT_CALL:
+        return o->call(o->value, value);
+    }
+    return NULL;
+}
+
+static const struct opt *find(const struct opt_command *cmd, const char *word,
+                              const char **value)
+{
+    *value = NULL;
+    for (size_t i = 0; i < cmd->count; i++) {
+        const struct opt *o = &cmd->table[i];
+        if (word[1] != '-') {
+            if (o->letter && word[1] == o->letter) {
+                *value = word[2] ? word + 2 : NULL;
+                return o;
+            }
+            continue;
+        }
+        size_t length = strlen(o->name);
+        if (strncmp(word + 2, o->name, length))
+            continue;
+        if (word[2 + length] == '=')
+            *value = word + 3 + length;
+        else if (word[2 + length])
+            continue;
+        return o;
+    }
+    return NULL;
+}
+
+int opt_parse(const struct opt_command *cmd, int argc, char **argv,
+              const char **words, int most)
+{
+    int count = 0;
+    bool ended = false;
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        if (ended || word[0] != '-' || !word[1]) {
+            if (count == most) {
+                opt_usage_error(cmd, "%s is one word too many", word);
+                return OPT_WRONG;
+            }
+            words[count++] = word;
+            continue;
+        }
+        if (!strcmp(word, "--")) {
+            ended = true;
+            continue;
+        }
+        if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
+            print_help(cmd);
+            return OPT_HELPED;
+        }
+        const char *value;
+        const struct opt *o = find(cmd, word, &value);
+        if (!o) {
+            opt_usage_error(cmd, "unknown option %s", word);
+            return OPT_WRONG;
+        }
+        if (o->kind == OPT_FLAG && value) {
+            opt_usage_error(cmd, "--%s takes no value", o->name);
+            return OPT_WRONG;
+        }
+        if (o->kind != OPT_FLAG && !value && ++i < argc)
+            value = argv[i];
+        if (o->kind != OPT_FLAG && !value) {
+            opt_usage_error(cmd, "--%s needs a value", o->name);
+            return OPT_WRONG;
+        }
+        const char *wrong = take(o, value);
+        if (wrong) {
+            opt_usage_error(cmd, "--%s: %s %s", o->name, value, wrong);
+            return OPT_WRONG;
+        }
+    }
+    return count;
+}

@@ -1,0 +1,39 @@
+/* sluice.c - main: find the command, run it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bin/cmd.h"
+
+static const struct cmd commands[] = {
+    { NULL, NULL, NULL },
+};
+
+static void print_commands(FILE *to)
+{
+    fputs("usage: sluice COMMAND ...\n\n", to);
+    for (const struct cmd *c = commands; c->name; c++)
+        fprintf(to, "  %-10s %s\n", c->name, c->about);
+    fputs("\nsluice COMMAND --help shows its options.\n", to);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_commands(stderr);
+        return 2;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+        print_commands(stdout);
+        return 0;
+    }
+    if (!strcmp(argv[1], "--version")) {
+        puts("sluice " SLUICE_VERSION);
+        return 0;
+    }
+    for (const struct cmd *c = commands; c->name; c++)
+        if (!strcmp(argv[1], c->name))
+            return c->run(argc - 1, argv + 1);
+    fprintf(stderr, "sluice: %s is not a command\n", argv[1]);
+    print_commands(stderr);
+    return 2;
+}
