@@ -1,0 +1,286 @@
+/* dhd: dual EMA over distance. The default.
+ *
+ * Each expert, resident or not, has two scores that decay by half in 1 and in
+ * 32 ticks and grow by w when it is used: one knows what this stretch of text
+ * wants, the other what the text at large wants. A tick is one pass through
+ * the layer. w is 1.5 for the router's first choice and falls to 0.5 for its
+ * last (1 when ranks are unknown): on K3 a first choice comes back in the next
+ * token with 67 %, a last one with 19 %.
+ *
+ *     p = (s1 (1 - 2^-1) + s32 (1 - 2^-1/32)) / 2
+ *     value = p / distance
+ *
+ * p estimates the chance that a visit of the layer uses the expert; distance
+ * is the number of layers until that visit. A frame is rented for `distance`
+ * layers to win p hits, so the lowest value goes, and a miss is admitted only
+ * if its own value, at the distance of a whole cycle, is above it. That refusal
+ * is what a recency list lacks below one token's working set.
+ *
+ * p of a resident changes only when its own layer runs. So each layer keeps the
+ * p of its residents and the least of them, and an eviction compares one
+ * number a layer.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "sched/policy.h"
+
+#define DHD_DECAY_FAST 0.5
+#define DHD_DECAY_SLOW 0.97857206208770013 /* 2^(-1/32) */
+#define DHD_TICKS      1024 /* 2^-32: what is older counts as that old */
+
+struct score {
+    float fast, slow;
+    uint32_t tick; /* of its layer, when they were true */
+};
+
+struct dhd_layer {
+    uint32_t tick;
+    uint32_t step;      /* that made the tick */
+    uint32_t count;     /* residents */
+    uint32_t *resident; /* [experts] blocks, in no order */
+    float *p;           /* [experts] of resident[i] */
+};
+
+struct dhd {
+    uint32_t layers, experts, top_k;
+    uint32_t layer;      /* that runs now, or ran last */
+    struct score *score; /* [blocks] */
+    uint32_t *place;     /* [blocks] index in its layer's residents */
+    struct dhd_layer *at;  /* [layers] */
+    uint32_t *block_store; /* [blocks] behind at[].resident */
+    float *p_store;        /* [blocks] behind at[].p */
+    float *least;          /* [layers] smallest p that may go; INFINITY */
+    uint32_t *least_block; /* [layers] and whose it is, the lowest key */
+    float *rent;           /* [layers + 1] 1 / distance */
+    float fast[DHD_TICKS], slow[DHD_TICKS]; /* decay over so many ticks */
+    float *wish;    /* [experts] p of a group's members, by index in uses */
+};
+
+static void dhd_close(void *state)
+{
+    struct dhd *s = state;
+    free(s->score);
+    free(s->place);
+    free(s->at);
+    free(s->block_store);
+    free(s->p_store);
+    free(s->least);
+    free(s->least_block);
+    free(s->rent);
+    free(s->wish);
+    free(s);
+}
+
+static int dhd_open(void **state, const struct cache_options *o)
+{
+    size_t blocks = (size_t)o->layers * o->experts;
+    struct dhd *s = calloc(1, sizeof *s);
+    if (!s)
+        return -ENOMEM;
+    *state = s;
+    s->layers = o->layers;
+    s->experts = o->experts;
+    s->top_k = o->top_k;
+    s->score = calloc(blocks, sizeof *s->score);
+    s->place = calloc(blocks, sizeof *s->place);
+    s->at = calloc(o->layers, sizeof *s->at);
+    s->block_store = calloc(blocks, sizeof *s->block_store);
+    s->p_store = calloc(blocks, sizeof *s->p_store);
+    s->least = calloc(o->layers, sizeof *s->least);
+    s->least_block = calloc(o->layers, sizeof *s->least_block);
+    s->rent = calloc(o->layers + 1, sizeof *s->rent);
+    s->wish = calloc(o->experts, sizeof *s->wish);
+    if (!s->score || !s->place || !s->at || !s->block_store || !s->p_store ||
+        !s->least || !s->least_block || !s->rent || !s->wish)
+        return -ENOMEM;
+    for (uint32_t m = 0; m < o->layers; m++) {
+        s->at[m].resident = s->block_store + (size_t)m * o->experts;
+        s->at[m].p = s->p_store + (size_t)m * o->experts;
+        s->at[m].step = UINT32_MAX;
+        s->least[m] = INFINITY;
+    }
+    for (uint32_t d = 1; d <= o->layers; d++)
+        s->rent[d] = 1.0f / (float)d;
+    double fast = 1, slow = 1;
+    for (uint32_t t = 0; t < DHD_TICKS; t++) {
+        s->fast[t] = (float)fast;
+        s->slow[t] = (float)slow;
+        fast *= DHD_DECAY_FAST;
+        slow *= DHD_DECAY_SLOW;
+    }
+    return 0;
+}
+
+/* Layers until m runs again when `layer` runs now. */
+static uint32_t distance(const struct dhd *s, uint32_t m)
+{
+    return m > s->layer ? m - s->layer : m + s->layers - s->layer;
+}
+
+static float chance(const struct dhd *s, uint32_t block, uint32_t tick)
+{
+    const struct score *k = &s->score[block];
+    uint32_t age = tick - k->tick;
+    if (age >= DHD_TICKS)
+        age = DHD_TICKS - 1;
+    return k->fast * s->fast[age] * (float)(0.5 * (1 - DHD_DECAY_FAST)) +
+           k->slow * s->slow[age] * (float)(0.5 * (1 - DHD_DECAY_SLOW));
+}
+
+static float weight(const struct dhd *s, const struct cache_use *use)
+{
+    if (use->rank == 0 || s->top_k == 1)
+        return 1;
+    return 1.5f - (float)(use->rank - 1) / (float)(s->top_k - 1);
+}
+
+static void used(struct dhd *s, uint32_t block, uint32_t tick, float w)
+{
+    struct score *k = &s->score[block];
+    uint32_t age = tick - k->tick;
+    if (age >= DHD_TICKS)
+        age = DHD_TICKS - 1;
+    k->fast = k->fast * s->fast[age] + w;
+    k->slow = k->slow * s->slow[age] + w;
+    k->tick = tick;
+}
+
+/* The least p of layer m, members of group `g` (NULL: none) left out. */
+static void find_least(struct dhd *s, uint32_t m, const struct policy_group *g)
+{
+    const struct dhd_layer *at = &s->at[m];
+    float least = INFINITY;
+    uint32_t block = 0;
+    for (uint32_t i = 0; i < at->count; i++) {
+        uint32_t b = at->resident[i];
+        if (at->p[i] > least || (at->p[i] == least && b > block))
+            continue;
+        if (g && policy_member(g, b))
+            continue;
+        least = at->p[i];
+        block = b;
+    }
+    s->least[m] = least;
+    s->least_block[m] = block;
+}
+
+static bool before(const struct dhd *s, const struct policy_group *g,
+                   uint32_t i, uint32_t k)
+{
+    if (s->wish[i] != s->wish[k])
+        return s->wish[i] > s->wish[k];
+    return g->uses[i].expert < g->uses[k].expert;
+}
+
+/* Best first, so that a group that does not fit keeps the likeliest. Shell's
+ * sort: qsort may allocate. */
+static void sort_order(const struct dhd *s, const struct policy_group *g)
+{
+    static const uint32_t gaps[] = { 301, 132, 57, 23, 10, 4, 1 };
+    for (size_t pass = 0; pass < sizeof gaps / sizeof *gaps; pass++) {
+        uint32_t gap = gaps[pass];
+        for (uint32_t i = gap; i < g->n; i++) {
+            uint32_t x = g->order[i], k = i;
+            for (; k >= gap && before(s, g, x, g->order[k - gap]); k -= gap)
+                g->order[k] = g->order[k - gap];
+            g->order[k] = x;
+        }
+    }
+}
+
+static void dhd_group(void *state, const struct policy_group *g)
+{
+    struct dhd *s = state;
+    struct dhd_layer *at = &s->at[g->layer];
+    find_least(s, s->layer, NULL); /* the last group's members may go now */
+    s->layer = g->layer;
+    at->tick += at->step != g->step;
+    at->step = g->step;
+    for (uint32_t i = 0; i < g->n; i++) {
+        uint32_t block = g->layer * s->experts + g->uses[i].expert;
+        used(s, block, at->tick, weight(s, &g->uses[i]));
+        s->wish[i] = chance(s, block, at->tick);
+    }
+    for (uint32_t i = 0; i < at->count; i++)
+        at->p[i] = chance(s, at->resident[i], at->tick);
+    find_least(s, g->layer, g);
+    sort_order(s, g);
+}
+
+static uint32_t dhd_place(void *state, const struct policy_group *g, uint32_t i)
+{
+    struct dhd *s = state;
+    if (g->free)
+        return POLICY_FREE;
+    float best = INFINITY;
+    uint32_t victim = POLICY_BYPASS;
+    for (uint32_t m = 0; m < s->layers; m++) {
+        float v = s->least[m] * s->rent[distance(s, m)];
+        if (v < best) {
+            best = v;
+            victim = s->least_block[m];
+        }
+    }
+    return s->wish[i] * s->rent[s->layers] > best ? victim : POLICY_BYPASS;
+}
+
+static void dhd_entered(void *state, const struct policy_group *g,
+                        uint32_t block)
+{
+    struct dhd *s = state;
+    struct dhd_layer *at = &s->at[g->layer];
+    s->place[block] = at->count;
+    at->resident[at->count] = block;
+    at->p[at->count] = chance(s, block, at->tick);
+    at->count++; /* a member: no victim before the next group */
+}
+
+static void dhd_left(void *state, const struct policy_group *g,
+                     uint32_t block)
+{
+    struct dhd *s = state;
+    uint32_t m = block / s->experts, i = s->place[block];
+    struct dhd_layer *at = &s->at[m];
+    assert(at->resident[i] == block);
+    at->count--;
+    at->resident[i] = at->resident[at->count];
+    at->p[i] = at->p[at->count];
+    s->place[at->resident[i]] = i;
+    if (s->least_block[m] == block)
+        find_least(s, m, g);
+}
+
+static double dhd_value(const void *state, uint32_t block)
+{
+    const struct dhd *s = state;
+    uint32_t m = block / s->experts;
+    return (double)chance(s, block, s->at[m].tick) / distance(s, m);
+}
+
+static void dhd_audit(const void *state, const uint32_t *frame_of)
+{
+    const struct dhd *s = state;
+    for (uint32_t b = 0; b < s->layers * s->experts; b++) {
+        const struct dhd_layer *at = &s->at[b / s->experts];
+        uint32_t i = s->place[b];
+        bool here = i < at->count && at->resident[i] == b;
+        assert(here == (frame_of[b] != CACHE_NONE));
+        assert(!here || at->p[i] == chance(s, b, at->tick));
+    }
+}
+
+const struct policy policy_dhd = {
+    .name = "dhd",
+    .about = "least chance of use per layer of waiting; refuses the unlikely",
+    .open = dhd_open,
+    .close = dhd_close,
+    .group = dhd_group,
+    .place = dhd_place,
+    .entered = dhd_entered,
+    .left = dhd_left,
+    .value = dhd_value,
+    .audit = dhd_audit,
+};
