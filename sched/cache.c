@@ -27,6 +27,9 @@ struct cache {
     uint32_t now;         /* number of this group, never 0 */
     bool     *hit;        /* [experts] scratch of cache_group, as is order */
     uint32_t *order;
+    struct cache_use *use; /* [experts] the group that cache_row collects */
+    uint32_t uses;         /* so far */
+    uint32_t *use_of;      /* [experts] index into use, or CACHE_NONE */
     struct cache_counters counters;
 };
 
@@ -59,9 +62,12 @@ static int allocate(struct cache *c)
     c->mark = calloc(c->experts, sizeof *c->mark);
     c->hit = calloc(c->experts, sizeof *c->hit);
     c->order = calloc(c->experts, sizeof *c->order);
+    c->use = calloc(c->experts, sizeof *c->use);
+    c->use_of = malloc(c->experts * sizeof *c->use_of);
     if (!c->frame_of || !c->block_of || !c->free_frame || !c->mark ||
-        !c->hit || !c->order)
+        !c->hit || !c->order || !c->use || !c->use_of)
         return -ENOMEM;
+    memset(c->use_of, 0xff, c->experts * sizeof *c->use_of);
     for (size_t b = 0; b < blocks; b++)
         c->frame_of[b] = CACHE_NONE;
     for (uint32_t f = 0; f < c->frames; f++) {
@@ -113,7 +119,37 @@ void cache_close(struct cache *c)
     free(c->mark);
     free(c->hit);
     free(c->order);
+    free(c->use);
+    free(c->use_of);
     free(c);
+}
+
+void cache_row(struct cache *c, const uint16_t *ids, uint32_t k, bool ranked,
+               uint32_t age)
+{
+    for (uint32_t i = 0; i < k; i++) {
+        assert(ids[i] < c->experts);
+        uint32_t rank = ranked ? i + 1 : 0;
+        uint32_t *of = &c->use_of[ids[i]];
+        if (*of == CACHE_NONE) {
+            *of = c->uses++;
+            c->use[*of] = (struct cache_use){ ids[i], rank, 1, age };
+            continue;
+        }
+        struct cache_use *use = &c->use[*of];
+        use->uses++;
+        use->rank = rank < use->rank ? rank : use->rank;
+        use->age = age < use->age ? age : use->age;
+    }
+}
+
+const struct cache_use *cache_uses(struct cache *c, uint32_t *n)
+{
+    for (uint32_t i = 0; i < c->uses; i++)
+        c->use_of[c->use[i].expert] = CACHE_NONE;
+    *n = c->uses;
+    c->uses = 0;
+    return c->use;
 }
 
 /* The next group's number, and its members marked with it. */

@@ -53,6 +53,8 @@ struct cache_use {
     uint32_t expert;
     uint32_t rank; /* the best it had in any row, 1 = first; 0 unknown */
     uint32_t uses; /* rows that chose it, at least 1 */
+    uint32_t age;  /* rows of the same sequence after the last that chose it;
+                    * the least over the sequences */
 };
 
 enum cache_what {
@@ -80,6 +82,15 @@ struct cache_counters {
  * what trace_open does for its file. */
 int  cache_open(struct cache **out, const struct cache_options *options);
 void cache_close(struct cache *c);
+
+/* Collect a group, row after row, in the order that cache_group wants: the
+ * `k` ids of one row in rank order (`ranked`: else their order says nothing)
+ * and the number of rows of its sequence that come after it in the pass.
+ * Ids are below `experts` and distinct in a row. cache_uses hands out the
+ * group and starts the next; it is good until the next cache_row. */
+void cache_row(struct cache *c, const uint16_t *ids, uint32_t k, bool ranked,
+               uint32_t age);
+const struct cache_use *cache_uses(struct cache *c, uint32_t *n);
 
 /* Look up the `n` distinct experts that pass `step` chose in `layer`, and
  * decide. `uses` is in order of first appearance (row, then rank); out[i]

@@ -4,14 +4,14 @@
  * its history and the order of eviction, and sees blocks only. For each group
  * the cache calls, in this order:
  *
- *     group       once: the group is known, who hit is known
- *     hit         for each member that is resident   } in the order that
- *     place       for each member that is not        } `group` left in
- *     entered     after place, unless it bypassed    } g->order
+ *     group       once: the group is known, and who of it is resident
+ *     hit         for each member that is resident  } in the order in which
+ *     place       for each member that is not       } `group` left g->order
+ *     entered     after place, unless it bypassed   }
  *
  * and `left` for the block that place named, before `entered`. `left` is also
- * called, with g NULL, when a read failed. Every block between entered and left is resident;
- * a policy may rely on that and on nothing else.
+ * called, with g NULL, when a read failed. A block between entered and left is
+ * resident, no other is.
  *
  * To add a policy: one file policy_NAME.c that defines `const struct policy
  * policy_NAME`, one line below, one row of the table in cache.c.
