@@ -26,8 +26,9 @@ BINSRC  := $(wildcard bin/*.c)
 LIBOBJ  := $(LIBSRC:%.c=$(BUILD)/%.o)
 BINOBJ  := $(BINSRC:%.c=$(BUILD)/%.o)
 CMDOBJ  := $(filter-out $(BUILD)/bin/sluice.o,$(BINOBJ))
-HELPOBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/%/test_%.c tests/%/fuzz_%.c,$(wildcard tests/*/*.c)))
-TESTS   := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_*.c tests/*/fuzz_*.c))
+TESTSRC := $(wildcard tests/*/test_*.c tests/*/fuzz_*.c)
+HELPOBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(TESTSRC),$(wildcard tests/*/*.c)))
+TESTS   := $(TESTSRC:%.c=$(BUILD)/%)
 BENCHES := $(patsubst bench/bench_%.c,%,$(wildcard bench/bench_*.c))
 
 ifndef V
