@@ -5,6 +5,7 @@
 #include "bin/cmd.h"
 
 static const struct cmd commands[] = {
+    { "tokenize", cmd_tokenize, "text to token ids and back" },
     { NULL, NULL, NULL },
 };
 

@@ -1,7 +1,7 @@
 /* tok.h - text to token ids and back, from the released files.
  *
- * `tiktoken.model` lists the ordinary tokens, byte strings, by rank; the rank is
- * the id. The 256 ids that follow are special tokens: those that
+ * `tiktoken.model` lists the ordinary tokens, byte strings, by rank; the rank
+ * is the id. The 256 ids that follow are special tokens: those that
  * `tokenizer_config.json` names, the rest <|reserved_token_ID|>. There is no
  * list of merges: of all neighbours, those whose joined bytes have the lowest
  * rank join first.

@@ -8,7 +8,7 @@
  *
  * Bytes    about 40 KB.
  * Threads  read-only after open.
- * Errors   open: -ENOMEM, or -ENOSYS when PCRE2 refuses (built without Unicode).
+ * Errors   open: -ENOMEM, or -ENOSYS when PCRE2 was built without Unicode.
  * Cost     open walks all 1,114,112 code points; tok_class_at is two loads.
  */
 #ifndef MODEL_TOK_CLASS_H

@@ -8,7 +8,7 @@
 enum {
     TOK_NONE = -1,            /* no rank, no id */
     TOK_RANKS_MAX = 1 << 24,  /* tokens in tiktoken.model */
-    TOK_PIECE_MAX = 3072,     /* bytes of a token; K3's longest has 128 */
+    TOK_PIECE_MAX = 3072,     /* bytes of a token; K3's longest has 256 */
     TOK_STOPS_MAX = 4
 };
 

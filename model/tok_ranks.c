@@ -1,4 +1,4 @@
-/* tok_ranks.c - tiktoken.model: lines `base64 SP rank LF` to a hash of bytes. */
+/* tok_ranks.c - tiktoken.model: lines `base64 SP rank LF` to a hash. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -134,9 +134,8 @@ static const char *take(struct tok *t, const char *line, size_t length)
 static int reserve(struct tok *t, const char *text, size_t bytes)
 {
     size_t lines = 1;
-    for (const char *c = text; (c = memchr(c, '\n', bytes - (size_t)(c - text)));
-         c++)
-        lines++;
+    for (size_t i = 0; i < bytes; i++)
+        lines += text[i] == '\n';
     if (lines > bytes / LINE_MIN + 1) /* shorter ones are refused later */
         lines = bytes / LINE_MIN + 1;
     if (lines > TOK_RANKS_MAX)

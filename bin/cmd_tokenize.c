@@ -1,0 +1,286 @@
+/* cmd_tokenize.c - sluice tokenize: text to ids and back. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bin/cmd.h"
+#include "bin/opt.h"
+#include "model/tok.h"
+#include "model/tok_utf8.h"
+#include "model/why.h"
+
+struct options {
+    const char *text, *file;
+    bool        lines, decode, special;
+};
+
+#define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
+
+/* What one input line or text works with; all of it grows and is reused. */
+struct work {
+    struct options o;
+    struct tok    *tok;
+    FILE          *in;
+    const char    *name; /* of the input, for sentences */
+    size_t         line; /* number, from 1; 0 when lines do not count */
+    char          *text; /* what was read */
+    size_t         text_room, bytes;
+    struct id_list ids;
+    char          *out; /* what was decoded */
+    size_t         out_room, out_bytes;
+};
+
+static int complain(const struct work *w, const char *sentence)
+{
+    fflush(stdout);
+    if (w->line)
+        fprintf(stderr, "sluice: %s: line %zu: %s\n", w->name, w->line,
+                sentence);
+    else
+        fprintf(stderr, "sluice: %s: %s\n", w->name, sentence);
+    return 1;
+}
+
+static int reserve(char **buffer, size_t *room, size_t need)
+{
+    if (need <= *room)
+        return 0;
+    size_t more = need < 4096 ? 4096 : need + need / 2;
+    char *grown = realloc(*buffer, more);
+    if (!grown)
+        return -ENOMEM;
+    *buffer = grown;
+    *room = more;
+    return 0;
+}
+
+/* Read all of the input. Returns 0 or 1 after a sentence. */
+static int read_all(struct work *w)
+{
+    size_t got;
+    do {
+        if (reserve(&w->text, &w->text_room, w->bytes + 65536))
+            return complain(w, strerror(ENOMEM));
+        got = fread(w->text + w->bytes, 1, w->text_room - w->bytes, w->in);
+        w->bytes += got;
+    } while (got > 0);
+    return ferror(w->in) ? complain(w, strerror(errno)) : 0;
+}
+
+/* Read the next line without its end. Returns 1, 0 at the end of the input, or
+ * -1 after a sentence. */
+static int read_line(struct work *w)
+{
+    errno = 0;
+    ssize_t got = getline(&w->text, &w->text_room, w->in);
+    w->line++;
+    if (got < 0) {
+        if (feof(w->in) && !ferror(w->in))
+            return 0;
+        complain(w, strerror(errno));
+        return -1;
+    }
+    w->bytes = (size_t)got;
+    if (w->bytes > 0 && w->text[w->bytes - 1] == '\n')
+        w->bytes--;
+    if (w->bytes > 0 && w->text[w->bytes - 1] == '\r')
+        w->bytes--;
+    w->text[w->bytes] = 0;
+    return 1;
+}
+
+static int encode(struct work *w, const char *text, size_t bytes)
+{
+    w->ids.count = 0;
+    if (tok_encode(w->tok, text, bytes, w->o.special, &w->ids))
+        return complain(w, strerror(ENOMEM));
+    for (size_t i = 0; i < w->ids.count; i++)
+        printf(i ? ",%u" : "%u", w->ids.ids[i]);
+    putchar('\n');
+    return 0;
+}
+
+static int encode_json(struct work *w)
+{
+    json_error_t at;
+    json_t *value = json_loadb(w->text, w->bytes,
+                               JSON_DECODE_ANY | JSON_ALLOW_NUL, &at);
+    int status;
+    if (json_is_string(value))
+        status = encode(w, json_string_value(value), json_string_length(value));
+    else
+        status = complain(w, "not a JSON string");
+    json_decref(value);
+    return status;
+}
+
+static const char *skip_blanks(const char *c)
+{
+    return c + strspn(c, " \t");
+}
+
+/* Decode one line of ids into w->out. Returns 0 or 1 after a sentence. */
+static int decode(struct work *w)
+{
+    char sentence[120];
+    const char *c = skip_blanks(w->text), *end = w->text + w->bytes;
+    w->out_bytes = 0;
+    while (c < end) {
+        uint64_t id = 0;
+        const char *digits = c;
+        for (; *c >= '0' && *c <= '9'; c++)
+            if (id <= UINT32_MAX) /* more digits make it no better */
+                id = 10 * id + (uint64_t)(*c - '0');
+        const char *after = skip_blanks(c), *piece;
+        if (c == digits || (after < end && *after != ',') ||
+            (*after == ',' && skip_blanks(after + 1) == end))
+            return complain(w, "not a list of comma-separated ids");
+        size_t bytes =
+            id < tok_vocab(w->tok) ? tok_piece(w->tok, (uint32_t)id, &piece) : 0;
+        if (bytes == 0) {
+            snprintf(sentence, sizeof sentence,
+                     "id %.*s is not below %u, the size of the vocabulary",
+                     c - digits < 20 ? (int)(c - digits) : 20, digits, tok_vocab(w->tok));
+            return complain(w, sentence);
+        }
+        if (reserve(&w->out, &w->out_room, w->out_bytes + bytes))
+            return complain(w, strerror(ENOMEM));
+        memcpy(w->out + w->out_bytes, piece, bytes);
+        w->out_bytes += bytes;
+        c = after < end ? skip_blanks(after + 1) : end;
+    }
+    return 0;
+}
+
+/* Copy w->out to `to` with U+FFFD for what is no UTF-8: one for each longest
+ * beginning of a character, as Python's "replace" does. Returns the length. */
+static size_t replace_invalid(const struct work *w, char *to)
+{
+    size_t length = 0;
+    for (size_t i = 0; i < w->out_bytes;) {
+        uint32_t cp;
+        size_t left = w->out_bytes - i;
+        int got = tok_utf8_next(w->out + i, left, &cp);
+        size_t used = got > 0 ? (size_t)got : got < 0 ? (size_t)-got : left;
+        if (got > 0)
+            memcpy(to + length, w->out + i, used);
+        else
+            memcpy(to + length, REPLACEMENT, sizeof REPLACEMENT - 1);
+        length += got > 0 ? used : sizeof REPLACEMENT - 1;
+        i += used;
+    }
+    return length;
+}
+
+/* Print w->out as a JSON string in ASCII, so that a line stays a line for
+ * readers that also end one at U+2028. */
+static int print_json(struct work *w)
+{
+    char *text = malloc(w->out_bytes * (sizeof REPLACEMENT - 1) + 1);
+    size_t length = text ? replace_invalid(w, text) : 0;
+    json_t *value = text ? json_stringn(text, length) : NULL;
+    char *line = json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+    int status = line ? 0 : complain(w, strerror(ENOMEM));
+    if (line)
+        puts(line); /* a failed write is found at the end */
+    free(line);
+    json_decref(value);
+    free(text);
+    return status;
+}
+
+static int each_line(struct work *w)
+{
+    for (;;) {
+        int got = read_line(w);
+        if (got <= 0)
+            return got < 0;
+        int status = w->o.decode ? decode(w) : encode_json(w);
+        if (!status && w->o.decode && w->o.lines)
+            status = print_json(w);
+        else if (!status && w->o.decode)
+            fwrite(w->out, 1, w->out_bytes, stdout);
+        if (status)
+            return status;
+    }
+}
+
+/* The input as a stream, with its name; NULL with errno. */
+static FILE *open_input(struct work *w)
+{
+    w->name = w->o.text ? "-p" : w->o.file ? w->o.file : "stdin";
+    if (w->o.text)
+        return fmemopen((void *)(uintptr_t)w->o.text, strlen(w->o.text), "r");
+    return w->o.file ? fopen(w->o.file, "re") : stdin;
+}
+
+static int run(struct work *w)
+{
+    w->in = open_input(w);
+    if (!w->in)
+        return complain(w, strerror(errno));
+    int status;
+    if (w->o.lines || w->o.decode)
+        status = each_line(w);
+    else
+        status = read_all(w) || encode(w, w->text, w->bytes);
+    if (w->in != stdin)
+        fclose(w->in);
+    if ((fflush(stdout) || ferror(stdout)) && !status) {
+        w->name = "stdout";
+        w->line = 0;
+        status = complain(w, strerror(errno));
+    }
+    return status;
+}
+
+int cmd_tokenize(int argc, char **argv)
+{
+    struct work w = { 0 };
+    const struct opt table[] = {
+        { "prompt", 'p', OPT_TEXT, &w.o.text, "TEXT", "the input itself",
+          NULL },
+        { "file", 'f', OPT_TEXT, &w.o.file, "FILE",
+          "read it from FILE, not stdin", NULL },
+        { "lines", 0, OPT_FLAG, &w.o.lines, NULL,
+          "line by line; text is then one JSON string a line", NULL },
+        { "decode", 0, OPT_FLAG, &w.o.decode, NULL, "ids to text", NULL },
+        { "special", 0, OPT_FLAG, &w.o.special, NULL,
+          "recognise special tokens in text", NULL },
+    };
+    const struct opt_command command = {
+        .usage = "sluice tokenize MODEL [-p TEXT | -f FILE] [--lines] "
+                 "[--decode] [--special]",
+        .about = "Text to comma-separated ids, or back with --decode. MODEL "
+                 "needs no more than\ntiktoken.model and "
+                 "tokenizer_config.json. Decoding writes special tokens as "
+                 "their\ntext. Bytes that are not UTF-8 stay as they are; with "
+                 "--lines they become U+FFFD.",
+        .table = table,
+        .count = sizeof table / sizeof *table,
+    };
+    const char *dir;
+    int words = opt_parse(&command, argc, argv, &dir, 1);
+    if (words < 0)
+        return opt_status(words);
+    if (words == 0)
+        return opt_usage_error(&command, "which MODEL?");
+    if (w.o.text && w.o.file)
+        return opt_usage_error(&command, "-p and -f exclude each other");
+    struct why why = { 0 };
+    if (tok_open(&w.tok, dir, &why)) {
+        fprintf(stderr, "sluice: %s\n", why.text);
+        return 1;
+    }
+    if (w.o.lines) /* whoever feeds lines one by one gets answers one by one */
+        setvbuf(stdout, NULL, _IOLBF, 0);
+    int status = run(&w);
+    tok_close(w.tok);
+    id_list_free(&w.ids);
+    free(w.text);
+    free(w.out);
+    return status;
+}
