@@ -10,7 +10,15 @@
 static const struct policy *const policies[] = {
     &policy_dhd,
     &policy_lru,
+    &policy_lru_layer,
+    &policy_ema,
+    &policy_lfu,
+    &policy_lru2,
+    &policy_s3fifo,
+    &policy_fifo,
+    &policy_static_pin,
     &policy_none,
+    &policy_min,
 };
 
 #define POLICIES (sizeof policies / sizeof *policies)

@@ -63,8 +63,32 @@ static inline bool policy_member(const struct policy_group *g, uint32_t block)
            g->mark[block % g->experts] == g->now;
 }
 
+/* The frames of layer m when each layer has its own. */
+static inline uint32_t policy_share(uint32_t frames, uint32_t layers,
+                                    uint32_t m)
+{
+    return frames / layers + (m < frames % layers);
+}
+
+/* Whether uses[i] is to be placed before uses[k]: a strict order of all. */
+typedef bool policy_before_fn(const void *state, const struct policy_group *g,
+                              uint32_t i, uint32_t k);
+/* Sort g->order; without allocation. */
+void policy_sort(const struct policy_group *g, policy_before_fn *before,
+                 const void *state);
+/* Sort g->order by rank, equal ranks in the order of the group. */
+void policy_order_by_rank(const struct policy_group *g, bool best_first);
+
 extern const struct policy policy_dhd;
+extern const struct policy policy_ema;
+extern const struct policy policy_fifo;
+extern const struct policy policy_lfu;
 extern const struct policy policy_lru;
+extern const struct policy policy_lru2;
+extern const struct policy policy_lru_layer;
+extern const struct policy policy_min;
 extern const struct policy policy_none;
+extern const struct policy policy_s3fifo;
+extern const struct policy policy_static_pin;
 
 #endif

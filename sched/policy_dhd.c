@@ -179,28 +179,14 @@ static void find_least(struct dhd *s, uint32_t m, const struct policy_group *g)
     s->least_block[m] = block;
 }
 
-static bool before(const struct dhd *s, const struct policy_group *g,
-                   uint32_t i, uint32_t k)
+/* Best first, so that a group that does not fit keeps the likeliest. */
+static bool likelier(const void *state, const struct policy_group *g,
+                     uint32_t i, uint32_t k)
 {
+    const struct dhd *s = state;
     if (s->wish[i] != s->wish[k])
         return s->wish[i] > s->wish[k];
     return g->uses[i].expert < g->uses[k].expert;
-}
-
-/* Best first, so that a group that does not fit keeps the likeliest. Shell's
- * sort: qsort may allocate. */
-static void sort_order(const struct dhd *s, const struct policy_group *g)
-{
-    static const uint32_t gaps[] = { 301, 132, 57, 23, 10, 4, 1 };
-    for (size_t pass = 0; pass < sizeof gaps / sizeof *gaps; pass++) {
-        uint32_t gap = gaps[pass];
-        for (uint32_t i = gap; i < g->n; i++) {
-            uint32_t x = g->order[i], k = i;
-            for (; k >= gap && before(s, g, x, g->order[k - gap]); k -= gap)
-                g->order[k] = g->order[k - gap];
-            g->order[k] = x;
-        }
-    }
 }
 
 static void dhd_group(void *state, const struct policy_group *g)
@@ -219,7 +205,7 @@ static void dhd_group(void *state, const struct policy_group *g)
     for (uint32_t i = 0; i < at->count; i++)
         at->p[i] = chance(s, at->resident[i], at->tick);
     find_least(s, g->layer, g);
-    sort_order(s, g);
+    policy_sort(g, likelier, s);
 }
 
 static uint32_t dhd_place(void *state, const struct policy_group *g, uint32_t i)

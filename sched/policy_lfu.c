@@ -1,0 +1,92 @@
+/* lfu: the block with the fewest uses since open goes, the one used longest
+ * ago among equals; every miss is admitted. Counts survive eviction.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "sched/policy_heap.h"
+
+#define LFU_COUNT_MOST ((1u << 24) - 1) /* above 40 bits of clock in a key */
+
+struct lfu {
+    struct heap heap; /* key: count, then time of the last use */
+    uint64_t clock;   /* uses so far */
+};
+
+static void lfu_close(void *state)
+{
+    struct lfu *s = state;
+    heap_close(&s->heap);
+    free(s);
+}
+
+static int lfu_open(void **state, const struct cache_options *o)
+{
+    struct lfu *s = calloc(1, sizeof *s);
+    if (!s)
+        return -ENOMEM;
+    *state = s;
+    return heap_open(&s->heap, o);
+}
+
+static void lfu_group(void *state, const struct policy_group *g)
+{
+    struct lfu *s = state;
+    heap_group(&s->heap, g);
+    for (uint32_t i = 0; i < g->n; i++) {
+        uint32_t block = g->layer * g->experts + g->uses[i].expert;
+        uint64_t count = (s->heap.key[block] >> 40) + g->uses[i].uses;
+        if (count > LFU_COUNT_MOST)
+            count = LFU_COUNT_MOST;
+        s->heap.key[block] = count << 40 | ++s->clock;
+    }
+}
+
+static uint32_t lfu_place(void *state, const struct policy_group *g,
+                          uint32_t i)
+{
+    (void)i;
+    struct lfu *s = state;
+    return g->free ? POLICY_FREE : heap_top(&s->heap);
+}
+
+static void lfu_entered(void *state, const struct policy_group *g,
+                        uint32_t block)
+{
+    (void)g;
+    struct lfu *s = state;
+    heap_hold(&s->heap, block);
+}
+
+static void lfu_left(void *state, const struct policy_group *g,
+                     uint32_t block)
+{
+    (void)g;
+    struct lfu *s = state;
+    heap_drop(&s->heap, block);
+}
+
+static double lfu_value(const void *state, uint32_t block)
+{
+    const struct lfu *s = state;
+    return (double)(s->heap.key[block] >> 40);
+}
+
+static void lfu_audit(const void *state, const uint32_t *frame_of)
+{
+    const struct lfu *s = state;
+    heap_audit(&s->heap, frame_of);
+}
+
+const struct policy policy_lfu = {
+    .name = "lfu",
+    .about = "evict the least often used, counted for ever",
+    .open = lfu_open,
+    .close = lfu_close,
+    .group = lfu_group,
+    .place = lfu_place,
+    .entered = lfu_entered,
+    .left = lfu_left,
+    .value = lfu_value,
+    .audit = lfu_audit,
+};

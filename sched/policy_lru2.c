@@ -1,0 +1,88 @@
+/* lru2: the block whose last use but one is longest ago goes; every miss is
+ * admitted. Used once or never counts as infinitely long ago, the older last
+ * use first. History survives eviction.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "sched/policy_heap.h"
+
+#define LRU2_TWICE (1ull << 63) /* set in the key of a block used twice */
+
+struct lru2 {
+    struct heap heap;  /* key: the last use but one, else the last */
+    uint64_t clock;    /* uses so far */
+    uint64_t *last;    /* [blocks] 0 never */
+};
+
+static void lru2_close(void *state)
+{
+    struct lru2 *s = state;
+    heap_close(&s->heap);
+    free(s->last);
+    free(s);
+}
+
+static int lru2_open(void **state, const struct cache_options *o)
+{
+    struct lru2 *s = calloc(1, sizeof *s);
+    if (!s)
+        return -ENOMEM;
+    *state = s;
+    s->last = calloc((size_t)o->layers * o->experts, sizeof *s->last);
+    return s->last ? heap_open(&s->heap, o) : -ENOMEM;
+}
+
+static void lru2_group(void *state, const struct policy_group *g)
+{
+    struct lru2 *s = state;
+    heap_group(&s->heap, g);
+    for (uint32_t i = 0; i < g->n; i++) {
+        uint32_t block = g->layer * g->experts + g->uses[i].expert;
+        uint64_t before = s->last[block];
+        s->last[block] = ++s->clock;
+        s->heap.key[block] = before ? LRU2_TWICE | before : s->clock;
+    }
+}
+
+static uint32_t lru2_place(void *state, const struct policy_group *g,
+                           uint32_t i)
+{
+    (void)i;
+    struct lru2 *s = state;
+    return g->free ? POLICY_FREE : heap_top(&s->heap);
+}
+
+static void lru2_entered(void *state, const struct policy_group *g,
+                         uint32_t block)
+{
+    (void)g;
+    struct lru2 *s = state;
+    heap_hold(&s->heap, block);
+}
+
+static void lru2_left(void *state, const struct policy_group *g,
+                      uint32_t block)
+{
+    (void)g;
+    struct lru2 *s = state;
+    heap_drop(&s->heap, block);
+}
+
+static void lru2_audit(const void *state, const uint32_t *frame_of)
+{
+    const struct lru2 *s = state;
+    heap_audit(&s->heap, frame_of);
+}
+
+const struct policy policy_lru2 = {
+    .name = "lru2",
+    .about = "evict by the last use but one",
+    .open = lru2_open,
+    .close = lru2_close,
+    .group = lru2_group,
+    .place = lru2_place,
+    .entered = lru2_entered,
+    .left = lru2_left,
+    .audit = lru2_audit,
+};

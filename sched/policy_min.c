@@ -1,0 +1,93 @@
+/* min: Belady's optimum, which knows the future. The block that is next used
+ * last goes; a miss that is next used later still is refused. It needs a trace
+ * and says what no policy can beat.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "sched/policy_heap.h"
+
+struct min {
+    struct heap heap; /* key: the later the next use, the smaller */
+    const uint32_t *next_use;
+    uint64_t next_uses, clock; /* uses so far */
+};
+
+static void min_close(void *state)
+{
+    struct min *s = state;
+    heap_close(&s->heap);
+    free(s);
+}
+
+static int min_open(void **state, const struct cache_options *o)
+{
+    struct min *s = calloc(1, sizeof *s);
+    if (!s)
+        return -ENOMEM;
+    *state = s;
+    s->next_use = o->next_use;
+    s->next_uses = o->next_uses;
+    return heap_open(&s->heap, o);
+}
+
+static void min_group(void *state, const struct policy_group *g)
+{
+    struct min *s = state;
+    assert(g->n <= s->next_uses - s->clock);
+    heap_group(&s->heap, g);
+    for (uint32_t i = 0; i < g->n; i++) {
+        uint32_t block = g->layer * g->experts + g->uses[i].expert;
+        uint32_t sooner = UINT32_MAX - s->next_use[s->clock++];
+        s->heap.key[block] = (uint64_t)sooner << 32 | block;
+    }
+}
+
+static uint32_t min_place(void *state, const struct policy_group *g,
+                          uint32_t i)
+{
+    struct min *s = state;
+    if (g->free)
+        return POLICY_FREE;
+    uint32_t block = g->layer * g->experts + g->uses[i].expert;
+    uint32_t top = heap_top(&s->heap);
+    if (top == POLICY_BYPASS || s->heap.key[top] > s->heap.key[block])
+        return POLICY_BYPASS;
+    return top;
+}
+
+static void min_entered(void *state, const struct policy_group *g,
+                        uint32_t block)
+{
+    (void)g;
+    struct min *s = state;
+    heap_hold(&s->heap, block);
+}
+
+static void min_left(void *state, const struct policy_group *g,
+                     uint32_t block)
+{
+    (void)g;
+    struct min *s = state;
+    heap_drop(&s->heap, block);
+}
+
+static void min_audit(const void *state, const uint32_t *frame_of)
+{
+    const struct min *s = state;
+    heap_audit(&s->heap, frame_of);
+}
+
+const struct policy policy_min = {
+    .name = "min",
+    .about = "Belady's optimum, knows the future (replay only)",
+    .offline = true,
+    .open = min_open,
+    .close = min_close,
+    .group = min_group,
+    .place = min_place,
+    .entered = min_entered,
+    .left = min_left,
+    .audit = min_audit,
+};
