@@ -132,7 +132,7 @@ void cache_close(struct cache *c)
     free(c);
 }
 
-void cache_row(struct cache *c, const uint16_t *ids, uint32_t k, bool ranked,
+void cache_row(struct cache *c, const uint32_t *ids, uint32_t k, bool ranked,
                uint32_t age)
 {
     for (uint32_t i = 0; i < k; i++) {

@@ -88,7 +88,7 @@ void cache_close(struct cache *c);
  * and the number of rows of its sequence that come after it in the pass.
  * Ids are below `experts` and distinct in a row. cache_uses hands out the
  * group and starts the next; it is good until the next cache_row. */
-void cache_row(struct cache *c, const uint16_t *ids, uint32_t k, bool ranked,
+void cache_row(struct cache *c, const uint32_t *ids, uint32_t k, bool ranked,
                uint32_t age);
 const struct cache_use *cache_uses(struct cache *c, uint32_t *n);
 

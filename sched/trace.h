@@ -143,7 +143,7 @@ void trace_row(struct trace_writer *w, uint32_t row, uint32_t sequence,
 /* What row chose in MoE layer m: top_k ids, and weights that add up to 1 or
  * NULL. */
 void trace_choice(struct trace_writer *w, uint32_t row, uint32_t m,
-                  const uint16_t *ids, const float *weights);
+                  const uint32_t *ids, const float *weights);
 void trace_hits(struct trace_writer *w, uint32_t row, uint32_t m,
                 const uint8_t *hits);
 void trace_times(struct trace_writer *w, uint32_t row, uint32_t m,

@@ -165,12 +165,16 @@ void trace_row(struct trace_writer *w, uint32_t row, uint32_t sequence,
 }
 
 void trace_choice(struct trace_writer *w, uint32_t row, uint32_t m,
-                  const uint16_t *ids, const float *weights)
+                  const uint32_t *ids, const float *weights)
 {
     uint32_t k = w->info.top_k;
     uint8_t *r = record(w, row);
     assert(m < w->info.layers);
-    memcpy(r + w->layout.ids + 2 * (size_t)m * k, ids, 2 * (size_t)k);
+    uint8_t *cells = r + w->layout.ids + 2 * (size_t)m * k;
+    for (uint32_t i = 0; i < k; i++) {
+        assert(ids[i] < w->info.experts);
+        put16(cells + 2 * (size_t)i, ids[i]);
+    }
     if (!w->layout.scores || !weights)
         return;
     uint8_t *scores = r + w->layout.scores + 2 * (size_t)m * k;
