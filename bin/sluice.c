@@ -6,6 +6,7 @@
 
 static const struct cmd commands[] = {
     { "tokenize", cmd_tokenize, "text to token ids and back" },
+    { "synth", cmd_synth, "write a random checkpoint in the official layout" },
     { NULL, NULL, NULL },
 };
 

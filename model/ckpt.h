@@ -52,8 +52,8 @@ const char *ckpt_path(const struct ckpt *k, uint32_t file);
 uint64_t ckpt_file_size(const struct ckpt *k, uint32_t file);
 
 /* Where a tensor of the trunk or of the model level (layer
- * TENSOR_MODEL_LEVEL) is. -ENOENT, and *out untouched, when this layer has none
- * of that role. T_A_LOG has the length in the file, kda_heads values or more. */
+ * TENSOR_MODEL_LEVEL) is. -ENOENT, and *out untouched, when this layer has
+ * none of that role. T_A_LOG has the length in the file, kda_heads values or more. */
 int ckpt_tensor(const struct ckpt *k, int layer, enum tensor_role role,
                 struct extent *out);
 /* Where the six tensors of an expert are: w1 packed, w1 scale, w2 packed, w2

@@ -221,7 +221,8 @@ static int read_bools(struct config *c, const struct source *s)
         else if (on != (f->offset == MUST_BE_TRUE))
             return why_set(s->why, -ENOTSUP,
                            "%s: field %s%s is %s, which is not served", s->file,
-                           path_of(s, f->place), f->name, on ? "true" : "false");
+                           path_of(s, f->place), f->name,
+                           on ? "true" : "false");
     }
     return 0;
 }
