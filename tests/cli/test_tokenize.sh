@@ -66,7 +66,8 @@ gives 'decode specials' '<|open|>hi<|reserved_token_261|>' \
 gives 'decode bytes' "$(printf '\303\050')" T --decode -p 195,40
 gives lines "$(printf '256\n\n34,0,195,165')" \
     feed '"hi"\n""\n"\\"\\u0000\303\245"\n' --lines
-gives 'decode lines' "$(printf '"hi"\n""\n"\\u00e9\\uD83D\\uDE00\\u0000"')" \
+gives 'decode lines' \
+    "$(printf '%s\n' '"hi"' '""' '"\u00E9\uD83D\uDE00\u0000"')" \
     feed '256\n\n195,169,240,159,152,128,0\n' --decode --lines
 gives 'decode lines, no UTF-8' '"a\uFFFD\uFFFDb\uFFFD"' \
     feed '97,255,240,159,152,98,195\n' --decode --lines
@@ -107,7 +108,8 @@ fails 'no such model' 1 /nonexistent/tiktoken.model \
 fails 'no MODEL' 2 MODEL "$S" tokenize
 fails 'two sources' 2 '-p and -f' T -p a -f b
 fails 'unknown option' 2 --nope T --nope
-fails 'output full' 1 'No space left' sh -c "'$S' tokenize '$D' -p a > /dev/full"
+fails 'output full' 1 'No space left' \
+    sh -c "'$S' tokenize '$D' -p a > /dev/full"
 printf 'AA== 0\n' > "$D/tiktoken.model"
 fails 'broken vocabulary' 1 'no token for the single byte 0x01' T -p a
 

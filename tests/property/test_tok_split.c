@@ -142,7 +142,8 @@ static void test_any_characters(void **state)
 static void test_every_character(void **state)
 {
     (void)state;
-    static const char *const before[] = { "", "A", "!", "1", " ", "\xe4\xb8\xad" };
+    static const char *const before[] = { "",  "A", "!",
+                                          "1", " ", "\xe4\xb8\xad" };
     for (uint32_t cp = 0; cp < TOK_CODE_POINTS; cp++) {
         if (cp >= 0xd800 && cp < 0xe000)
             continue;
