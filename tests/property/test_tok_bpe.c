@@ -135,6 +135,8 @@ static void test_definition(void **state)
 static void test_round_trip(void **state)
 {
     (void)state;
+    static const char telling[] = "ab \n\xe4\xb8\xad<|open|>"
+                                  "[EOS]'s1\xff\xf0\x9f";
     static struct vocabulary v;
     uint64_t seed = 0x14057b7ef767814fu;
     make(&v, &seed, "ab \n\xe4\xb8\xad");
@@ -144,8 +146,8 @@ static void test_round_trip(void **state)
         size_t n = tok_files_random(&seed, PIECE_MAX), at = 0;
         for (size_t i = 0; i < n; i++)
             s[i] = round % 2 ? (char)tok_files_random(&seed, 256)
-                             : "ab \n\xe4\xb8\xad<|open|>[EOS]'s1\xff\xf0\x9f"
-                                   [tok_files_random(&seed, 30)];
+                             : telling[tok_files_random(&seed,
+                                                        sizeof telling - 1)];
         assert_int_equal(tok_encode(v.tok, s, n, round % 3 == 0, &got), 0);
         for (size_t i = 0; i < got.count; i++) {
             const char *piece;
