@@ -1,0 +1,297 @@
+#include "sched/stream.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sched/stream_internal.h"
+
+enum { AWAIT_NS_MAX = 100 * 1000 * 1000 };
+
+int64_t stream_clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Share of the ring that a drive's streamed tiles get: by their bytes, so that
+ * drives with equal work look ahead equally far. */
+static int cut_ring(struct stream *s)
+{
+    uint64_t total = 0, largest = 0;
+    for (uint32_t t = 0; t < s->o.tile_count; t++)
+        if (!s->o.tiles[t].home)
+            total += s->o.tiles[t].frame_bytes;
+    uint8_t *at = s->o.ring;
+    uint64_t left = s->o.ring_bytes;
+    for (uint32_t d = 0; d < s->lanes; d++) {
+        struct lane *l = &s->lane[d];
+        uint64_t own = 0;
+        largest = 0;
+        for (uint32_t i = 0; i < l->tile_count; i++) {
+            uint64_t bytes = s->o.tiles[l->tile[i]].frame_bytes;
+            own += bytes;
+            largest = bytes > largest ? bytes : largest;
+        }
+        if (!own)
+            continue;
+        uint64_t share = (uint64_t)((double)s->o.ring_bytes * (double)own /
+                                    (double)total);
+        share = share / BLOCK_PAGE * BLOCK_PAGE;
+        share = share < largest ? largest : share;
+        if (share > left)
+            share = left;
+        if (share < largest)
+            return -ENOBUFS;
+        l->ring = at;
+        l->ring_bytes = share;
+        at += share;
+        left -= share;
+    }
+    return 0;
+}
+
+static int sort_tiles(struct stream *s)
+{
+    for (uint32_t d = 0; d < s->lanes; d++) {
+        struct lane *l = &s->lane[d];
+        l->home = calloc(s->o.tile_count + 1, sizeof *l->home);
+        l->tile = calloc(s->o.tile_count + 1, sizeof *l->tile);
+        l->live = calloc(s->o.tile_count + 1, sizeof *l->live);
+        if (!l->home || !l->tile || !l->live)
+            return -ENOMEM;
+        l->budget_bytes = reader_in_flight_budget(s->o.reader, d);
+        atomic_store(&l->idle_since_ns, stream_clock_ns());
+    }
+    for (uint32_t t = 0; t < s->o.tile_count; t++) {
+        const struct stream_tile *tile = &s->o.tiles[t];
+        uint32_t file = s->o.segments[tile->first_segment].file;
+        struct lane *l = &s->lane[reader_drive_of(s->o.reader, file)];
+        if (tile->home)
+            l->home[l->home_count++] = t;
+        else
+            l->tile[l->tile_count++] = t;
+    }
+    return cut_ring(s);
+}
+
+int stream_open(struct stream **out, const struct stream_options *options)
+{
+    *out = NULL;
+    struct stream *s = calloc(1, sizeof *s);
+    if (!s)
+        return -ENOMEM;
+    s->o = *options;
+    s->lanes = reader_drives(options->reader);
+    s->lane = calloc(s->lanes, sizeof *s->lane);
+    s->state = calloc(options->tile_count + 1, sizeof *s->state);
+    s->pending = calloc(options->loads_max + 1, sizeof *s->pending);
+    s->post_room = options->loads_max + 1;
+    s->post = calloc(s->post_room, sizeof *s->post);
+    int err = -ENOMEM;
+    if (!s->lane || !s->state || !s->pending || !s->post)
+        goto fail;
+    err = sort_tiles(s);
+    if (err)
+        goto fail;
+    err = -pthread_create(&s->owner, NULL, stream_owner_main, s);
+    if (err)
+        goto fail;
+    s->running = true;
+    *out = s;
+    return 0;
+fail:
+    stream_close(s);
+    return err;
+}
+
+void stream_close(struct stream *s)
+{
+    if (!s)
+        return;
+    if (s->running) {
+        atomic_store(&s->stop, true);
+        reader_wake(s->o.reader);
+        pthread_join(s->owner, NULL);
+    }
+    for (uint32_t d = 0; s->lane && d < s->lanes; d++) {
+        free(s->lane[d].home);
+        free(s->lane[d].tile);
+        free(s->lane[d].live);
+    }
+    free(s->lane);
+    free(s->state);
+    free(s->pending);
+    free(s->post);
+    free(s);
+}
+
+void stream_allow(struct stream *s, uint64_t passes)
+{
+    atomic_store(&s->passes, passes);
+    reader_wake(s->o.reader);
+}
+
+uint32_t stream_events(const struct stream *s)
+{
+    return atomic_load(&s->events);
+}
+
+void stream_signal(struct stream *s)
+{
+    atomic_fetch_add(&s->events, 1);
+    if (atomic_load(&s->sleepers))
+        syscall(SYS_futex, &s->events, FUTEX_WAKE_PRIVATE, INT_MAX, NULL,
+                NULL, 0);
+}
+
+void stream_await(struct stream *s, uint32_t seen)
+{
+    struct timespec most = { .tv_nsec = AWAIT_NS_MAX };
+    atomic_fetch_add(&s->sleepers, 1);
+    if (atomic_load(&s->events) == seen)
+        syscall(SYS_futex, &s->events, FUTEX_WAIT_PRIVATE, seen, &most, NULL,
+                0);
+    atomic_fetch_sub(&s->sleepers, 1);
+}
+
+bool stream_ready(const struct stream *s, uint32_t tile)
+{
+    uint32_t phase = atomic_load_explicit(&s->state[tile].phase,
+                                          memory_order_acquire);
+    return phase == TILE_READY || phase == TILE_FAILED;
+}
+
+/* Sleep until the tile is there or something broke. */
+static int wait_tile(struct stream *s, uint32_t tile)
+{
+    for (;;) {
+        uint32_t seen = stream_events(s);
+        if (stream_ready(s, tile))
+            return 0;
+        if (atomic_load(&s->failed))
+            return s->failure.error;
+        if (s->o.cancel && atomic_load(s->o.cancel))
+            return -ECANCELED;
+        stream_await(s, seen);
+    }
+}
+
+int stream_preload(struct stream *s)
+{
+    for (uint32_t t = 0; t < s->o.tile_count; t++) {
+        if (!s->o.tiles[t].home)
+            continue;
+        int err = wait_tile(s, t);
+        if (!err && atomic_load(&s->state[t].phase) == TILE_FAILED)
+            err = s->state[t].error;
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
+int stream_hold(struct stream *s, uint32_t tile, const uint8_t **frame)
+{
+    assert(tile < s->o.tile_count);
+    struct tile_state *t = &s->state[tile];
+    *frame = NULL;
+    if (s->o.cancel && atomic_load(s->o.cancel))
+        return -ECANCELED;
+    if (!stream_ready(s, tile)) {
+        int64_t begin = stream_clock_ns();
+        int err = wait_tile(s, tile);
+        int64_t end = stream_clock_ns();
+        s->hold_wait_ns += end - begin;
+        struct journal_event e = { .begin_ns = begin, .end_ns = end,
+                                   .object = tile,
+                                   .kind = JOURNAL_WAIT_TRUNK };
+        journal_add(s->o.journal, JOURNAL_COMPUTE, &e);
+        if (err)
+            return err;
+    }
+    if (atomic_load_explicit(&t->phase, memory_order_acquire) == TILE_FAILED)
+        return t->error;
+    *frame = t->frame;
+    if (!s->o.tiles[tile].home)
+        atomic_fetch_add(&s->held_bytes, s->o.tiles[tile].frame_bytes);
+    return 0;
+}
+
+void stream_release(struct stream *s, uint32_t tile)
+{
+    if (s->o.tiles[tile].home)
+        return;
+    struct tile_state *t = &s->state[tile];
+    assert(atomic_load(&t->phase) == TILE_READY);
+    atomic_fetch_sub(&s->held_bytes, s->o.tiles[tile].frame_bytes);
+    atomic_store_explicit(&t->phase, TILE_RELEASED, memory_order_release);
+    reader_wake(s->o.reader);
+}
+
+void stream_post(struct stream *s, struct load *load)
+{
+    uint32_t tail = atomic_load_explicit(&s->post_tail, memory_order_relaxed);
+    uint32_t next = (tail + 1) % s->post_room;
+    assert(next != atomic_load(&s->post_head));
+    load->next_segment = load->outstanding = 0;
+    load->next_byte = load->landed_bytes = 0;
+    load->error = 0;
+    load->partial = false;
+    load->posted_ns = stream_clock_ns();
+    atomic_store(&load->cancelled, false);
+    atomic_store(&load->state, LOAD_WAITING);
+    s->post[tail] = load;
+    atomic_store_explicit(&s->post_tail, next, memory_order_release);
+    reader_wake(s->o.reader);
+}
+
+void stream_poke(struct stream *s)
+{
+    reader_wake(s->o.reader);
+}
+
+struct stream_failure stream_failure(const struct stream *s)
+{
+    struct stream_failure none = { 0 };
+    return atomic_load(&s->failed) ? s->failure : none;
+}
+
+int64_t stream_hold_wait_ns(const struct stream *s)
+{
+    return s->hold_wait_ns;
+}
+
+uint64_t stream_ahead_bytes(const struct stream *s)
+{
+    uint64_t bytes = 0;
+    for (uint32_t t = 0; t < s->o.tile_count; t++) {
+        uint32_t phase = atomic_load(&s->state[t].phase);
+        if (!s->o.tiles[t].home && (phase == TILE_LOADING || phase == TILE_READY))
+            bytes += s->o.tiles[t].payload_bytes;
+    }
+    return bytes;
+}
+
+int64_t stream_idle_ns(const struct stream *s)
+{
+    int64_t sum = 0;
+    for (uint32_t d = 0; d < s->lanes; d++) {
+        int64_t since = atomic_load(&s->lane[d].idle_since_ns);
+        sum += atomic_load(&s->lane[d].idle_ns);
+        sum += since ? stream_clock_ns() - since : 0;
+    }
+    return sum;
+}
+
+void stream_stats(const struct stream *s, struct stream_stats *out)
+{
+    *out = s->stats;
+}

@@ -1,0 +1,77 @@
+/* stream_internal.h - what stream.c (compute side) and stream_owner.c share. */
+#ifndef SCHED_STREAM_INTERNAL_H
+#define SCHED_STREAM_INTERNAL_H
+
+#include <pthread.h>
+
+#include "io/reader.h"
+#include "sched/journal.h"
+#include "sched/stream.h"
+
+/* A tile's life:
+ *   EMPTY    nobody's; the owner gives it a frame            -> LOADING
+ *   LOADING  the owner's; the last chunk lands               -> READY, FAILED
+ *   READY    compute's to take; a home stays READY for ever  -> RELEASED
+ *   RELEASED the owner's; leaves the ring in order           -> EMPTY
+ */
+enum tile_phase { TILE_EMPTY, TILE_LOADING, TILE_READY, TILE_FAILED,
+                  TILE_RELEASED };
+
+struct tile_state {
+    _Atomic uint32_t phase;
+    uint8_t *frame;
+    uint32_t outstanding; /* chunks with the reader */
+    bool     issued;      /* all chunks are, or were, with the reader */
+    int      error;
+    int64_t  queued_ns;
+};
+
+struct live_tile {
+    uint32_t tile;
+    uint64_t bytes; /* of the ring, with what was skipped at its end */
+};
+
+/* One drive: its part of the circle, its ring, what is with the kernel. */
+struct lane {
+    uint32_t *home, home_count, home_next; /* resident tiles, read once */
+    uint32_t *tile, tile_count;            /* streamed tiles, in order */
+    uint64_t  begun;                       /* streamed tiles begun, all passes */
+    bool      open;                        /* `current` has chunks to issue */
+    uint32_t  current, next_segment;
+    uint64_t  next_byte;
+    uint8_t  *ring;
+    uint64_t  ring_bytes, ring_at, ring_used;
+    struct live_tile *live; /* FIFO, room for tile_count */
+    uint32_t  live_head, live_count;
+    uint64_t  in_flight_bytes, guess_flight_bytes, budget_bytes;
+    _Atomic int64_t idle_ns, idle_since_ns; /* since: 0 while busy */
+};
+
+struct stream {
+    struct stream_options o;
+    struct lane       *lane;
+    uint32_t           lanes;
+    struct tile_state *state;
+    struct load      **pending; /* loads with chunks to issue, oldest first */
+    uint32_t           pending_count;
+    /* Posted loads: compute writes the tail, the owner the head. */
+    struct load      **post;
+    uint32_t           post_room;
+    _Atomic uint32_t   post_tail, post_head;
+    _Atomic uint64_t   passes;
+    _Atomic uint32_t   events, sleepers;
+    _Atomic bool       stop;
+    _Atomic int        failed;
+    struct stream_failure failure; /* written once, before `failed` */
+    struct stream_stats   stats;
+    _Atomic uint64_t   ring_used; /* all lanes, for the reader of counters */
+    _Atomic uint64_t   held_bytes; /* frames compute has taken and not given */
+    int64_t            hold_wait_ns;
+    bool               running;
+    pthread_t          owner;
+};
+
+void *stream_owner_main(void *arg);
+void  stream_signal(struct stream *s);
+
+#endif
