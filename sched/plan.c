@@ -1,0 +1,213 @@
+#include "sched/plan.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+enum {
+    RING_TILES = 8,      /* the smallest ring, in largest tiles, a drive */
+    RING_GOAL_TILES = 48,
+    ROW_SHARE = 8,       /* rows may take an eighth of what is above the floor */
+    RING_SHARE = 8,
+    STAGING_SHARE = 16,
+};
+
+struct drive_bytes {
+    uint64_t largest, total, chosen;
+};
+
+static void sum_drives(const struct plan_input *in, struct drive_bytes *drive,
+                       uint64_t *always)
+{
+    memset(drive, 0, in->drives * sizeof *drive);
+    *always = 0;
+    for (uint32_t t = 0; t < in->tile_count; t++) {
+        const struct plan_tile *tile = &in->tiles[t];
+        struct drive_bytes *d = &drive[tile->drive];
+        if (tile->always) {
+            *always += tile->frame_bytes;
+            continue;
+        }
+        if (tile->frame_bytes > d->largest)
+            d->largest = tile->frame_bytes;
+        d->total += tile->frame_bytes;
+    }
+}
+
+/* The ring with room for `tiles` of the largest tiles of each drive, but never
+ * more than all that the drive streams. */
+static uint64_t ring_of(const struct plan_input *in,
+                        const struct drive_bytes *drive, uint64_t tiles)
+{
+    uint64_t bytes = 0;
+    for (uint32_t d = 0; d < in->drives; d++) {
+        uint64_t want = drive[d].largest * tiles;
+        bytes += want < drive[d].total ? want : drive[d].total;
+    }
+    return bytes;
+}
+
+/* Divide `bytes` of resident trunk over the drives so that what each still
+ * streams takes equally long: pour it where the streamed bytes last longest. */
+static void share_drives(const struct plan_input *in,
+                         struct drive_bytes *drive, uint64_t bytes)
+{
+    const uint64_t spoon = bytes / 1024 + 1;
+    while (bytes) {
+        uint32_t worst = 0;
+        double longest = -1;
+        for (uint32_t d = 0; d < in->drives; d++) {
+            double rate = in->rate[d] > 0 ? in->rate[d] : 1;
+            double left = (double)(drive[d].total - drive[d].chosen) / rate;
+            if (left > longest && drive[d].chosen < drive[d].total) {
+                longest = left;
+                worst = d;
+            }
+        }
+        if (longest < 0)
+            return;
+        uint64_t part = spoon < bytes ? spoon : bytes;
+        uint64_t room = drive[worst].total - drive[worst].chosen;
+        part = part < room ? part : room;
+        drive[worst].chosen += part;
+        bytes -= part;
+    }
+}
+
+/* Choose resident tiles evenly over the circle, drive by drive: a tile is taken
+ * whenever the bytes passed so far, times the share, are ahead of the bytes
+ * taken. Returns the bytes taken. */
+static uint64_t choose(const struct plan_input *in, struct drive_bytes *drive,
+                       bool *resident)
+{
+    uint64_t taken = 0;
+    for (uint32_t d = 0; d < in->drives; d++) {
+        uint64_t passed = 0, own = 0;
+        double share = drive[d].total ? (double)drive[d].chosen /
+                                            (double)drive[d].total
+                                      : 0;
+        for (uint32_t t = 0; t < in->tile_count; t++) {
+            const struct plan_tile *tile = &in->tiles[t];
+            if (tile->drive != d || tile->always || resident[t])
+                continue;
+            passed += tile->frame_bytes;
+            if (own + tile->frame_bytes <= drive[d].chosen &&
+                (double)(own + tile->frame_bytes / 2) <=
+                    share * (double)passed) {
+                resident[t] = true;
+                own += tile->frame_bytes;
+            }
+        }
+        taken += own;
+    }
+    return taken;
+}
+
+static void take_first(const struct plan_input *in, struct drive_bytes *drive,
+                       bool *resident, uint64_t *left, uint64_t *taken)
+{
+    uint64_t want = 0;
+    for (uint32_t t = 0; t < in->tile_count; t++)
+        if (in->tiles[t].first && !in->tiles[t].always)
+            want += in->tiles[t].frame_bytes;
+    if (want > *left / 4) /* they earn less than the rest when memory is short */
+        return;
+    for (uint32_t t = 0; t < in->tile_count; t++)
+        if (in->tiles[t].first && !in->tiles[t].always) {
+            resident[t] = true;
+            drive[in->tiles[t].drive].total -= in->tiles[t].frame_bytes;
+        }
+    *left -= want;
+    *taken += want;
+}
+
+static void spend(struct plan *p, const struct plan_input *in,
+                  struct drive_bytes *drive, bool *resident)
+{
+    uint64_t left = in->budget_bytes - p->floor_bytes, extra = left;
+    uint64_t trunk = 0;
+    if (in->rows > 1 && in->row_bytes) {
+        uint64_t more = extra / ROW_SHARE / in->row_bytes;
+        more = more < in->rows - 1 ? more : in->rows - 1;
+        p->rows += (uint32_t)more;
+        p->scratch_bytes += more * in->row_bytes;
+        left -= more * in->row_bytes;
+    }
+    if (in->expert_layers) {
+        uint64_t more = extra / STAGING_SHARE / in->expert_frame_bytes;
+        more = more < in->top_k ? more : in->top_k;
+        p->staging_frames += (uint32_t)more;
+        left -= more * in->expert_frame_bytes;
+    }
+    for (uint32_t d = 0; d < in->drives; d++)
+        trunk += drive[d].total;
+    if (left + p->ring_bytes >= trunk) { /* all of it: no ring is needed */
+        for (uint32_t t = 0; t < in->tile_count; t++)
+            resident[t] = true;
+        p->resident_bytes += trunk;
+        left = left + p->ring_bytes - trunk;
+        p->ring_bytes = 0;
+    } else {
+        uint64_t tiles = in->drives > 1 ? UINT32_MAX : RING_GOAL_TILES;
+        uint64_t goal = ring_of(in, drive, tiles);
+        uint64_t most = p->ring_bytes + extra / RING_SHARE *
+                                            (in->drives > 1 ? 4 : 1);
+        goal = goal < most ? goal : most;
+        if (goal > p->ring_bytes) {
+            left -= goal - p->ring_bytes;
+            p->ring_bytes = goal;
+        }
+        take_first(in, drive, resident, &left, &p->resident_bytes);
+        share_drives(in, drive, left);
+        uint64_t taken = choose(in, drive, resident);
+        p->resident_bytes += taken;
+        left -= taken;
+    }
+    if (in->keeps_experts && in->expert_frame_bytes && !p->ring_bytes) {
+        uint64_t frames = left / in->expert_frame_bytes;
+        p->expert_frames = (uint32_t)(frames < in->expert_blocks
+                                          ? frames
+                                          : in->expert_blocks);
+    }
+}
+
+int plan_make(struct plan *p, bool *resident, const struct plan_input *in)
+{
+    assert(in->drives >= 1 && in->drives <= PLAN_DRIVES_MAX);
+    struct drive_bytes drive[PLAN_DRIVES_MAX];
+    uint64_t always;
+    memset(p, 0, sizeof *p);
+    sum_drives(in, drive, &always);
+    p->budget_bytes = in->budget_bytes;
+    p->program_bytes = in->program_bytes;
+    p->sequences = in->sequences;
+    p->state_bytes = in->state_bytes * in->sequences;
+    p->rows = in->rows ? 1 : 0;
+    p->scratch_bytes = in->scratch_bytes + in->row_bytes;
+    p->ring_bytes = ring_of(in, drive, RING_TILES);
+    p->staging_frames = in->expert_layers ? in->top_k : 0;
+    p->resident_bytes = always;
+    p->floor_bytes = p->program_bytes + p->state_bytes + p->scratch_bytes +
+                     p->ring_bytes + p->resident_bytes +
+                     p->staging_frames * in->expert_frame_bytes;
+    for (uint32_t t = 0; t < in->tile_count; t++)
+        resident[t] = in->tiles[t].always;
+    if (in->budget_bytes < p->floor_bytes)
+        return -ENOBUFS;
+    spend(p, in, drive, resident);
+    p->staging_bytes = p->staging_frames * in->expert_frame_bytes;
+    p->cache_bytes = p->expert_frames * in->expert_frame_bytes;
+    p->total_bytes = p->program_bytes + p->state_bytes + p->scratch_bytes +
+                     p->ring_bytes + p->resident_bytes + p->staging_bytes +
+                     p->cache_bytes;
+    for (uint32_t t = 0; t < in->tile_count; t++) {
+        if (resident[t]) {
+            p->resident_payload_bytes += in->tiles[t].payload_bytes;
+        } else {
+            p->streamed_payload_bytes += in->tiles[t].payload_bytes;
+            p->streamed_tiles++;
+        }
+    }
+    assert(p->total_bytes <= in->budget_bytes);
+    return 0;
+}
