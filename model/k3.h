@@ -1,0 +1,134 @@
+/* k3.h - Kimi K3 as rows in, logits out, within one memory budget.
+ *
+ * A row is one position of one sequence. A pass takes any set of rows through
+ * all layers once and reads every weight byte it needs once; prefill, decode,
+ * batch and draft verification are the same call. The result of a row does not
+ * depend on its company.
+ *
+ *     k3_open -> { k3_allow, k3_pass, k3_logits, k3_accept, k3_reset }
+ *     -> k3_close
+ *
+ * Bytes    everything large comes from one arena that k3_open fills; after it
+ *          nothing allocates. Peak memory stays under options.memory_bytes.
+ * Threads  one caller; cancel may be set from anywhere, also a signal handler.
+ * Errors   a negative errno and a sentence in `why`. After a failed pass there
+ *          is no further one: a row that lost bytes has no result.
+ */
+#ifndef MODEL_K3_H
+#define MODEL_K3_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "io/reader.h"
+#include "model/config.h"
+#include "model/why.h"
+#include "sched/fetch.h"
+#include "sched/plan.h"
+
+struct k3;
+
+enum k3_phase { K3_PREFILL, K3_DECODE, K3_PHASES };
+
+struct k3_row {
+    uint32_t sequence; /* 0 .. sequences-1 */
+    uint32_t position;
+    uint32_t id;
+    bool     logits; /* wants a row of logits */
+    bool     draft;  /* state changes wait for k3_accept */
+    uint8_t  phase;  /* enum k3_phase */
+};
+
+/* Told of every routing decision, in the order of layers and rows. */
+typedef void k3_routed_fn(void *arg, uint32_t layer, uint32_t row,
+                          const uint32_t *ids, const float *weights,
+                          const uint8_t *how);
+
+/* Called by the pass at every layer. */
+typedef void k3_progress_fn(void *arg, uint32_t layer, uint32_t layers);
+
+struct k3_options {
+    uint64_t memory_bytes;
+    uint32_t threads;   /* 0: the physical cores we may use */
+    uint32_t context;   /* positions a sequence */
+    uint32_t rows;      /* most rows a pass; the plan may lower it */
+    uint32_t logits;    /* most rows of logits a pass; 0: as many as rows */
+    uint32_t sequences;
+    uint32_t drafts;    /* most draft rows a pass */
+    const char *io;       /* "auto", "uring", "pread" */
+    const char *policy;   /* NULL: the default */
+    const char *prefetch; /* NULL: "none" */
+    const char *pin_file; /* of static-pin */
+    const struct paced_drive *paced;
+    uint32_t    paced_count;
+    const struct fault_plan *fault;
+    float    mla_latent_eps;   /* 0: the config's */
+    uint32_t journal_events;   /* 0: no timeline */
+    uint32_t kernel_repeat;    /* benches: every product so many times */
+    uint64_t in_flight_bytes;  /* 0: probe */
+    uint64_t heap_bytes;       /* what the caller keeps beside us */
+    k3_routed_fn *routed;
+    void         *routed_arg;
+    k3_progress_fn *progress; /* or NULL */
+    void         *progress_arg;
+};
+
+int  k3_open(struct k3 **out, const char *dir, const struct k3_options *o,
+             struct why *why);
+void k3_close(struct k3 *k);
+
+/* Fill *plan for a folder that may hold nothing but config.json; nothing is
+ * allocated and this machine is not asked. -ENOBUFS below the floor. */
+int k3_plan(struct plan *plan, const char *dir, const struct k3_options *o,
+            struct why *why);
+
+const struct config *k3_config(const struct k3 *k);
+const struct plan   *k3_plan_of(const struct k3 *k);
+uint32_t k3_rows(const struct k3 *k); /* most rows a pass, as planned */
+
+/* Let the trunk be read ahead for `passes` passes more than have been run. */
+void k3_allow(struct k3 *k, uint64_t passes);
+/* Rows of one sequence are consecutive, in order, drafts last. n >= 1. */
+int  k3_pass(struct k3 *k, const struct k3_row *rows, uint32_t n,
+             struct why *why);
+/* The logits of the i-th row of the last pass that wanted some: [vocab]. */
+const float *k3_logits(const struct k3 *k, uint32_t i);
+/* Of the sequence's draft rows in the last pass the first n come true; the
+ * others never were. Must follow a pass with drafts before the next pass. */
+void k3_accept(struct k3 *k, uint32_t sequence, uint32_t n);
+/* An empty sequence again. */
+void k3_reset(struct k3 *k, uint32_t sequence);
+/* Make a running pass return -ECANCELED at its next tile. */
+void k3_cancel(struct k3 *k);
+
+/* What the passes of a phase did. A pass with a decode row is a decode pass.
+ * Bytes are payload and count in the pass that consumes them. */
+struct k3_totals {
+    uint64_t passes, rows;
+    int64_t  ns, wait_trunk_ns, wait_expert_ns;
+    uint64_t trunk_bytes, embed_bytes, demand_bytes, guess_bytes;
+    uint64_t wasted_bytes;
+    int64_t  idle_ns; /* summed over drives: nothing was in flight */
+};
+
+struct k3_facts {
+    struct k3_totals    totals[K3_PHASES];
+    struct fetch_counts experts;
+    struct reader_facts reader;
+    uint64_t resident_read_bytes; /* payload read at open */
+    uint64_t ahead_bytes;         /* read ahead and never used */
+    double   huge_page_share;
+    const char *arena_note;
+    uint32_t nodes;  /* NUMA nodes the memory lies on */
+    uint32_t threads;
+    uint32_t drives;
+    const char *isa;
+    const char *policy, *prefetch;
+};
+/* Between passes, or after a failed one. */
+void k3_facts(struct k3 *k, struct k3_facts *out);
+struct journal *k3_journal(struct k3 *k);
+struct stream  *k3_stream(struct k3 *k);
+const struct tiles *k3_tiles(const struct k3 *k);
+
+#endif

@@ -1,0 +1,573 @@
+/* k3_pass.c - the graph of k3-spec 3, layer after layer, for all rows. */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "compute/attnres.h"
+#include "compute/bf16.h"
+#include "compute/norm.h"
+#include "compute/pack.h"
+#include "model/k3_internal.h"
+#include "model/k3_limits.h"
+
+void k3_note(struct k3 *k, uint8_t kernel, uint32_t layer, int64_t begin_ns)
+{
+    if (!k->journal)
+        return;
+    struct journal_event e = { .begin_ns = begin_ns,
+                               .end_ns = stream_clock_ns(),
+                               .object = layer,
+                               .kind = JOURNAL_KERNEL,
+                               .value = kernel };
+    journal_add(k->journal, JOURNAL_COMPUTE, &e);
+}
+
+int k3_read_failed(struct pass *p, int err, const char *what)
+{
+    struct k3 *k = p->k;
+    if (err == -ECANCELED)
+        return why_set(p->why, err, "stopped");
+    struct stream_failure f = stream_failure(k->stream);
+    if (!f.error || f.file >= ckpt_files(k->ckpt))
+        return why_set(p->why, err, "%s: reading failed: %s", what,
+                       strerror(-err));
+    return why_set(p->why, f.error, "%s: read at byte %" PRIu64 " failed: %s "
+                   "(while waiting for %s)", ckpt_path(k->ckpt, f.file),
+                   f.offset_bytes, strerror(-f.error), what);
+}
+
+int k3_tensor_failed(struct pass *p, int layer, enum tensor_role role)
+{
+    char name[TENSOR_NAME_BYTES];
+    struct extent e;
+    const char *file = "checkpoint";
+    tensor_name(name, role, layer);
+    if (!ckpt_tensor(p->k->ckpt, layer, role, &e))
+        file = ckpt_path(p->k->ckpt, e.file);
+    return why_set(p->why, -EBADMSG, "%s: %s: values or products are not "
+                   "finite (NaN or infinity in the weights)", file, name);
+}
+
+int k3_hold(struct pass *p, uint32_t tile, const uint8_t **frame)
+{
+    struct k3 *k = p->k;
+    int err = stream_hold(k->stream, tile, frame);
+    if (!err) {
+        if (!k->resident[tile])
+            k->trunk_bytes += k->tiles->tile[tile].payload_bytes;
+        return 0;
+    }
+    char name[TENSOR_NAME_BYTES];
+    const struct tile_piece *piece =
+        &k->tiles->piece[k->tiles->first_piece[tile]];
+    tensor_name(name, piece->role, piece->layer);
+    return k3_read_failed(p, err, name);
+}
+
+void k3_release(struct pass *p, uint32_t tile)
+{
+    stream_release(p->k->stream, tile);
+}
+
+/* ---- products ---- */
+
+struct product {
+    float *y;
+    size_t ldy, cols;
+    const uint8_t *w;
+    const float *xp;
+    uint32_t rows, row;
+    uint64_t row_bytes;
+    _Atomic bool bad;
+};
+
+static void product_rows(void *arg, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    struct product *j = arg;
+    if (!bf16_gemm(j->y, j->ldy, j->w + begin * j->row_bytes, j->cols, j->xp,
+                   j->rows, j->row + begin, j->row + end))
+        atomic_store_explicit(&j->bad, true, memory_order_relaxed);
+}
+
+static size_t grain_rows(uint64_t row_bytes)
+{
+    size_t rows = K3_GRAIN_BYTES / row_bytes / 8 * 8;
+    return rows ? rows : 8;
+}
+
+int k3_product_piece(struct pass *p, const struct tile_piece *piece,
+                     const uint8_t *frame, const float *xp, uint32_t rows,
+                     float *y, size_t ldy)
+{
+    struct product j = {
+        .y = y, .ldy = ldy, .cols = piece->row_bytes / 2,
+        .w = frame + piece->at, .xp = xp, .rows = rows, .row = piece->row,
+        .row_bytes = piece->row_bytes,
+    };
+    for (uint32_t i = 0; i < p->k->o.kernel_repeat; i++)
+        team_for(p->k->team, piece->rows, grain_rows(piece->row_bytes),
+                 product_rows, &j);
+    return j.bad ? k3_tensor_failed(p, piece->layer, piece->role) : 0;
+}
+
+int k3_product(struct pass *p, int layer, enum tensor_role role,
+               const float *xp, uint32_t rows, float *y, size_t ldy)
+{
+    uint32_t count, first = tiles_of(p->k->tiles, layer, role, &count);
+    for (uint32_t t = first; t < first + count; t++) {
+        const uint8_t *frame;
+        int err = k3_hold(p, t, &frame);
+        if (err)
+            return err;
+        int64_t begin = stream_clock_ns();
+        if (rows)
+            err = k3_product_piece(p, tiles_piece(p->k->tiles, t, layer, role),
+                                   frame, xp, rows, y, ldy);
+        k3_release(p, t);
+        k3_note(p->k, (uint8_t)role, (uint32_t)layer, begin);
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
+struct packing {
+    float *packed;
+    const float *x;
+    size_t cols, padded;
+};
+
+static void pack_some(void *arg, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    struct packing *j = arg;
+    pack_rows(j->packed + begin * j->padded, j->x + begin * j->cols,
+              end - begin, j->cols, j->cols);
+}
+
+void k3_pack(struct k3 *k, float *packed, const float *x, uint32_t rows,
+             size_t cols)
+{
+    struct packing j = { packed, x, cols, pack_cols(cols) };
+    team_for(k->team, rows, 1, pack_some, &j);
+}
+
+/* ---- the small tensors of a layer ---- */
+
+static bool finite_vector(const uint8_t *at, uint64_t bytes, bool f32)
+{
+    uint32_t worst = 0;
+    if (f32) {
+        for (uint64_t i = 0; i + 4 <= bytes; i += 4) {
+            uint32_t v;
+            memcpy(&v, at + i, 4);
+            v &= 0x7f800000;
+            worst = v > worst ? v : worst;
+        }
+        return worst != 0x7f800000;
+    }
+    for (uint64_t i = 0; i + 2 <= bytes; i += 2) {
+        uint16_t v;
+        memcpy(&v, at + i, 2);
+        v &= 0x7f80;
+        worst = v > worst ? v : worst;
+    }
+    return worst != 0x7f80;
+}
+
+/* Matrices small enough to share the small tile are used in it at once. */
+static bool used_in_place(uint32_t role)
+{
+    return role == T_FA || role == T_FB || role == T_B;
+}
+
+/* b, f_a and f_b of a KDA layer, from the tile they share with its vectors. */
+static int small_products(struct pass *p, uint32_t tile, const uint8_t *frame,
+                          int layer)
+{
+    struct k3 *k = p->k;
+    struct scratch *s = &k->s;
+    static const enum tensor_role order[] = { T_B, T_FA, T_FB };
+    for (int i = 0; i < 3; i++) {
+        const struct tile_piece *piece =
+            tiles_piece(k->tiles, tile, layer, order[i]);
+        float *y = i == 0 ? s->beta : i == 1 ? s->fa : s->decay;
+        if (!piece)
+            continue;
+        int err = k3_product_piece(p, piece, frame, i == 2 ? s->fap : s->xp,
+                                   p->rows, y, piece->rows);
+        if (err)
+            return err;
+        if (i == 1)
+            k3_pack(k, s->fap, s->fa, p->rows, k->c.kda_dim);
+    }
+    return 0;
+}
+
+static int copy_smalls(struct pass *p, struct smalls *small, uint32_t tile,
+                       const uint8_t *frame, uint64_t *used)
+{
+    const struct tiles *t = p->k->tiles;
+    for (uint32_t i = t->first_piece[tile]; i < t->first_piece[tile + 1];
+         i++) {
+        const struct tile_piece *piece = &t->piece[i];
+        if (used_in_place(piece->role))
+            continue;
+        uint64_t bytes = piece->rows * piece->row_bytes;
+        uint8_t *to = small->buffer + *used;
+        memcpy(to, frame + piece->at, bytes);
+        small->at[piece->role] = to;
+        small->bytes[piece->role] = bytes;
+        *used += (bytes + 63) / 64 * 64;
+        if (!finite_vector(to, bytes, tensor_dtype(piece->role) == DTYPE_F32))
+            return k3_tensor_failed(p, piece->layer, piece->role);
+    }
+    return 0;
+}
+
+/* First and one past the last small tile of a layer. */
+static void small_tiles(const struct tiles *t, int layer, uint32_t *first,
+                        uint32_t *end)
+{
+    *first = UINT32_MAX;
+    *end = 0;
+    for (int role = 0; role < T_COUNT; role++) {
+        uint32_t count, at = tiles_of(t, layer, (enum tensor_role)role, &count);
+        if (!count || !tiles_small((enum tensor_role)role))
+            continue;
+        *first = at < *first ? at : *first;
+        *end = at + 1 > *end ? at + 1 : *end;
+    }
+}
+
+/* ---- rows ---- */
+
+struct mixing {
+    struct pass *p;
+    const struct smalls *small;
+    enum tensor_role norm, proj, gain;
+    const uint32_t *rows; /* NULL: row i is i */
+    bool mixed; /* false: layer 0, the sum itself */
+    _Atomic bool bad;
+};
+
+/* x = rms(mix of the depth), and packed, for rows [begin, end). */
+static void mix_rows(void *arg, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    struct mixing *m = arg;
+    struct k3 *k = m->p->k;
+    struct scratch *s = &k->s;
+    size_t width = k->c.hidden;
+    bool good = true;
+    for (size_t i = begin; i < end; i++) {
+        size_t r = m->rows ? m->rows[i] : i;
+        const float *source[ATTN_SOURCES_MAX];
+        unsigned n = 0;
+        for (uint32_t d = 0; d < m->p->depth; d++)
+            source[n++] = s->snapshots + ((size_t)d * m->p->rows + r) * width;
+        if (!m->p->fresh)
+            source[n++] = s->sum + r * width;
+        const float *h = s->sum + r * width;
+        if (m->mixed) {
+            good &= attn_mix(s->mix + r * width, source, n,
+                             m->small->at[m->norm], m->small->at[m->proj],
+                             width, k->c.rms_eps);
+            h = s->mix + r * width;
+        }
+        good &= rms_norm(s->x + i * width, h, m->small->at[m->gain], width,
+                         k->c.rms_eps);
+        pack_rows(s->xp + i * pack_cols(width), s->x + i * width, 1, width,
+                  width);
+    }
+    if (!good)
+        atomic_store_explicit(&m->bad, true, memory_order_relaxed);
+}
+
+static int mix(struct pass *p, const struct smalls *small, int layer,
+               enum tensor_role norm, enum tensor_role proj,
+               enum tensor_role gain, const uint32_t *rows, uint32_t count)
+{
+    struct mixing m = { .p = p, .small = small, .norm = norm, .proj = proj,
+                        .gain = gain, .rows = rows,
+                        .mixed = p->depth > 0 };
+    int64_t begin = stream_clock_ns();
+    team_for(p->k->team, count, 1, mix_rows, &m);
+    k3_note(p->k, K3_MIX, (uint32_t)layer, begin);
+    return m.bad ? k3_tensor_failed(p, layer, gain) : 0;
+}
+
+void k3_add(struct pass *p, const float *out)
+{
+    float *sum = p->k->s.sum;
+    size_t n = (size_t)p->rows * p->k->c.hidden;
+    if (p->fresh)
+        memcpy(sum, out, n * sizeof *sum);
+    else
+        for (size_t i = 0; i < n; i++)
+            sum[i] += out[i];
+    p->fresh = false;
+}
+
+/* Before the attention of a boundary layer: the sum becomes a snapshot. */
+static void snapshot(struct pass *p)
+{
+    struct scratch *s = &p->k->s;
+    size_t n = (size_t)p->rows * p->k->c.hidden;
+    memcpy(s->snapshots + p->depth * n, s->sum, n * sizeof *s->sum);
+    p->depth++;
+    p->fresh = true;
+}
+
+static int attention(struct pass *p, uint32_t layer)
+{
+    struct k3 *k = p->k;
+    uint32_t first, end;
+    uint64_t used = 0;
+    small_tiles(k->tiles, (int)layer, &first, &end);
+    memset(k->small.at, 0, sizeof k->small.at);
+    for (uint32_t t = first; t < end; t++) {
+        const uint8_t *frame;
+        int err = k3_hold(p, t, &frame);
+        if (err)
+            return err;
+        err = copy_smalls(p, &k->small, t, frame, &used);
+        if (!err && t == first)
+            err = mix(p, &k->small, (int)layer, T_ATTN_RES_NORM,
+                      T_ATTN_RES_PROJ, T_INPUT_NORM, NULL, p->rows);
+        if (!err && !config_is_mla(&k->c, layer))
+            err = small_products(p, t, frame, (int)layer);
+        k3_release(p, t);
+        if (err)
+            return err;
+    }
+    if (layer % k->c.attn_res_block == 0)
+        snapshot(p);
+    int err = config_is_mla(&k->c, layer) ? k3_mla(p, layer)
+                                          : k3_kda(p, layer);
+    if (!err)
+        k3_add(p, k->s.out);
+    return err;
+}
+
+static int feed_forward(struct pass *p, uint32_t layer)
+{
+    struct k3 *k = p->k;
+    int err = mix(p, &k->small, (int)layer, T_MLP_RES_NORM, T_MLP_RES_PROJ,
+                  T_POST_NORM, NULL, p->rows);
+    if (!err)
+        err = config_is_dense(&k->c, layer) ? k3_dense(p, layer)
+                                            : k3_moe(p, layer);
+    if (!err)
+        k3_add(p, k->s.out);
+    return err;
+}
+
+/* ---- embedding and head ---- */
+
+static struct load *embed_of(struct pass *p, uint32_t row)
+{
+    for (uint32_t r = 0; r < row; r++)
+        if (p->row[r].id == p->row[row].id)
+            return &p->k->embed_load[r];
+    return &p->k->embed_load[row];
+}
+
+static int wait_load(struct pass *p, struct load *load)
+{
+    struct k3 *k = p->k;
+    int64_t begin = stream_clock_ns();
+    for (;;) {
+        uint32_t seen = stream_events(k->stream);
+        uint32_t state = atomic_load(&load->state);
+        if (state == LOAD_READY)
+            break;
+        int err = state == LOAD_FAILED ? load->error
+                                       : stream_failure(k->stream).error;
+        if (!err && atomic_load(&k->cancel))
+            err = -ECANCELED;
+        if (err)
+            return k3_read_failed(p, err, "an embedding row");
+        stream_await(k->stream, seen);
+    }
+    k->wait_expert_ns += stream_clock_ns() - begin;
+    return 0;
+}
+
+/* sum = the embedding rows; each distinct id is read once. */
+static int embed(struct pass *p)
+{
+    struct k3 *k = p->k;
+    struct scratch *s = &k->s;
+    struct extent table;
+    uint64_t row_bytes = 2ull * k->c.hidden;
+    int err = ckpt_tensor(k->ckpt, TENSOR_MODEL_LEVEL, T_EMBED, &table);
+    assert(!err);
+    for (uint32_t r = 0; r < p->rows; r++) {
+        struct load *load = &k->embed_load[r];
+        if (embed_of(p, r) != load)
+            continue;
+        load->segment[0] = (struct segment){
+            .file = table.file, .length_bytes = row_bytes,
+            .offset_bytes = table.offset_bytes + p->row[r].id * row_bytes };
+        block_place(&load->segment[0], 0);
+        load->segment_count = 1;
+        load->object = UINT32_MAX;
+        load->frame = s->embed + r * s->embed_frame_bytes;
+        atomic_store(&load->urgency, READ_DEMAND);
+        stream_post(k->stream, load);
+        k->embed_bytes += row_bytes;
+    }
+    for (uint32_t r = 0; r < p->rows; r++) {
+        struct load *load = embed_of(p, r);
+        err = wait_load(p, load);
+        if (err)
+            return err;
+        const uint8_t *at = load->frame + load->segment[0].at;
+        if (!finite_vector(at, row_bytes, false))
+            return k3_tensor_failed(p, TENSOR_MODEL_LEVEL, T_EMBED);
+        bf16_widen(s->sum + (size_t)r * k->c.hidden, at, k->c.hidden);
+    }
+    p->fresh = false;
+    return 0;
+}
+
+static int head(struct pass *p)
+{
+    struct k3 *k = p->k;
+    uint32_t wanted[K3_ROWS_MAX], n = 0;
+    uint32_t first, end;
+    uint64_t used = 0;
+    for (uint32_t r = 0; r < p->rows; r++)
+        if (p->row[r].logits)
+            wanted[n++] = r;
+    small_tiles(k->tiles, TENSOR_MODEL_LEVEL, &first, &end);
+    for (uint32_t t = first; t < end; t++) {
+        const uint8_t *frame;
+        int err = k3_hold(p, t, &frame);
+        if (!err)
+            err = copy_smalls(p, &k->model_small, t, frame, &used);
+        if (!err)
+            k3_release(p, t);
+        if (err)
+            return err;
+    }
+    int err = mix(p, &k->model_small, TENSOR_MODEL_LEVEL, T_OUT_RES_NORM,
+                  T_OUT_RES_PROJ, T_NORM, wanted, n);
+    if (err)
+        return err;
+    return k3_product(p, TENSOR_MODEL_LEVEL, T_HEAD, k->s.xp, n, k->s.logits,
+                      k->c.vocab);
+}
+
+/* ---- a pass ---- */
+
+static void find_runs(struct k3 *k, const struct k3_row *row, uint32_t n)
+{
+    k->runs = 0;
+    k->drafts_kept = 0;
+    for (uint32_t r = 0; r < n; r++) {
+        struct run *last = k->runs ? &k->run[k->runs - 1] : NULL;
+        if (!last || last->sequence != row[r].sequence) {
+            last = &k->run[k->runs++];
+            *last = (struct run){ .sequence = row[r].sequence, .first = r,
+                                  .draft = k->drafts_kept };
+        }
+        last->count++;
+        last->kept += !row[r].draft;
+        k->drafts_kept += row[r].draft;
+    }
+}
+
+static void whole_pass(void *arg)
+{
+    struct pass *p = arg;
+    struct k3 *k = p->k;
+    p->err = embed(p);
+    for (uint32_t l = 0; l < k->c.layers && !p->err; l++) {
+        if (k->o.progress)
+            k->o.progress(k->o.progress_arg, l, k->c.layers);
+        p->err = attention(p, l);
+        if (!p->err)
+            p->err = feed_forward(p, l);
+    }
+    if (!p->err)
+        p->err = head(p);
+}
+
+struct mark {
+    int64_t ns, wait_trunk, wait_expert, idle;
+    uint64_t trunk, embed;
+    struct fetch_counts experts;
+};
+
+static struct mark mark(struct k3 *k)
+{
+    struct mark m = {
+        .ns = stream_clock_ns(), .wait_trunk = stream_hold_wait_ns(k->stream),
+        .wait_expert = k->wait_expert_ns, .idle = stream_idle_ns(k->stream),
+        .trunk = k->trunk_bytes, .embed = k->embed_bytes,
+    };
+    if (k->fetch)
+        m.experts = fetch_counts(k->fetch);
+    return m;
+}
+
+static void account(struct k3 *k, enum k3_phase phase, uint32_t rows,
+                    const struct mark *a, const struct mark *b)
+{
+    struct k3_totals *t = &k->totals[phase];
+    t->passes++;
+    t->rows += rows;
+    t->ns += b->ns - a->ns;
+    t->wait_trunk_ns += b->wait_trunk - a->wait_trunk;
+    t->wait_expert_ns += b->wait_expert - a->wait_expert;
+    t->idle_ns += b->idle - a->idle;
+    t->trunk_bytes += b->trunk - a->trunk;
+    t->embed_bytes += b->embed - a->embed;
+    t->demand_bytes += b->experts.demand_bytes - a->experts.demand_bytes;
+    t->guess_bytes += b->experts.guess_bytes - a->experts.guess_bytes;
+    t->wasted_bytes += b->experts.wasted_bytes - a->experts.wasted_bytes;
+}
+
+int k3_pass(struct k3 *k, const struct k3_row *rows, uint32_t n,
+            struct why *why)
+{
+    assert(n >= 1 && n <= k->plan.rows);
+    struct pass p = { .k = k, .row = rows, .rows = n, .why = why };
+    enum k3_phase phase = K3_PREFILL;
+    for (uint32_t r = 0; r < n; r++) {
+        assert(rows[r].sequence < k->o.sequences);
+        if (rows[r].id >= k->c.vocab)
+            return why_set(why, -EINVAL, "token id %" PRIu32 " is out of range"
+                           ", the vocabulary has %" PRIu32, rows[r].id,
+                           k->c.vocab);
+        if (rows[r].position >= k->shape.context)
+            return why_set(why, -EINVAL, "position %" PRIu32 " is past the "
+                           "context of %" PRIu32, rows[r].position,
+                           k->shape.context);
+        p.logit_rows += rows[r].logits;
+        if (rows[r].phase == K3_DECODE)
+            phase = K3_DECODE;
+    }
+    assert(!k->o.logits || p.logit_rows <= k->o.logits);
+    find_runs(k, rows, n);
+    assert(k->drafts_kept <= k->o.drafts);
+    struct mark before = mark(k);
+    team_run(k->team, whole_pass, &p);
+    struct mark after = mark(k);
+    account(k, phase, n, &before, &after);
+    k->passes++;
+    if (!p.err)
+        for (uint32_t i = 0; i < k->runs; i++)
+            state_header(k->state + k->run[i].sequence * k->shape.bytes)
+                ->positions += k->run[i].kept;
+    struct journal_event e = { .begin_ns = before.ns, .end_ns = after.ns,
+                               .object = (uint32_t)k->passes, .bytes = n,
+                               .kind = JOURNAL_PASS,
+                               .value = (uint8_t)phase };
+    journal_add(k->journal, JOURNAL_COMPUTE, &e);
+    return p.err;
+}

@@ -1,0 +1,146 @@
+/* k3_scratch.c - the float buffers of a pass, cut from one block. */
+#include <stddef.h>
+
+#include "compute/mla.h"
+#include "compute/pack.h"
+#include "model/k3_internal.h"
+#include "model/k3_limits.h"
+
+enum { ALIGN = 64, ROUNDING = 64 << 10 };
+
+struct cutter {
+    uint8_t *base; /* NULL: only measuring */
+    uint64_t at;
+};
+
+static void *take(struct cutter *c, uint64_t count, uint64_t size)
+{
+    uint8_t *p = c->base ? c->base + c->at : NULL;
+    c->at += (count * size + ALIGN - 1) / ALIGN * ALIGN;
+    return p;
+}
+
+static float *floats(struct cutter *c, uint64_t rows, uint64_t cols)
+{
+    return take(c, rows * cols, sizeof(float));
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void cut_attention(struct cutter *t, struct scratch *s,
+                          const struct config *c, uint64_t rows)
+{
+    uint64_t width = config_kda_width(c), v = (uint64_t)c->heads * c->v_dim;
+    struct cutter kda = *t, mla = *t;
+    for (int i = 0; i < 3; i++) {
+        s->raw[i] = floats(&kda, rows, width);
+        s->conv[i] = floats(&kda, rows, width);
+    }
+    s->decay = floats(&kda, rows, width);
+    s->gate = floats(&kda, rows, width);
+    s->beta = floats(&kda, rows, c->kda_heads);
+    s->fa = floats(&kda, rows, c->kda_dim);
+    s->fap = floats(&kda, rows, pack_cols(c->kda_dim));
+    s->ql = floats(&mla, rows, c->q_rank);
+    s->qlp = floats(&mla, rows, pack_cols(c->q_rank));
+    s->q = floats(&mla, rows, (uint64_t)c->heads * (c->nope + c->rope));
+    s->c = floats(&mla, rows, c->kv_rank + c->rope);
+    s->o = floats(&mla, rows, v);
+    s->mla_gate = floats(&mla, rows, v);
+    t->at = most(kda.at, mla.at);
+    s->op = floats(t, rows, most(pack_cols(width), pack_cols(v)));
+}
+
+static void cut_mlp(struct cutter *t, struct scratch *s,
+                    const struct config *c, uint64_t rows)
+{
+    uint64_t inter = config_shared_inter(c), batch = K3_EXPERT_ROWS;
+    if (c->first_dense)
+        inter = most(inter, c->dense_inter);
+    s->g = floats(t, rows, inter);
+    s->u = floats(t, rows, inter);
+    s->up = floats(t, rows, pack_cols(inter));
+    s->shared = floats(t, rows, c->hidden);
+    s->z = floats(t, rows, c->latent);
+    s->zp = floats(t, rows, pack_cols(c->latent));
+    s->scores = floats(t, rows, c->experts);
+    s->partial = floats(t, rows * c->top_k, c->latent);
+    s->latent = floats(t, rows, c->latent);
+    s->latentp = floats(t, rows, pack_cols(c->latent));
+    s->ids = take(t, rows * c->top_k, sizeof *s->ids);
+    s->weights = floats(t, rows, c->top_k);
+    s->row_of = take(t, rows * c->top_k, sizeof *s->row_of);
+    s->rank_of = take(t, rows * c->top_k, sizeof *s->rank_of);
+    s->first_of = take(t, c->experts + 1, sizeof *s->first_of);
+    s->use_of = take(t, c->experts, sizeof *s->use_of);
+    s->expert_x = floats(t, batch, pack_cols(c->latent));
+    s->expert_g = floats(t, batch, c->moe_inter);
+    s->expert_u = floats(t, batch, c->moe_inter);
+    s->expert_a = floats(t, batch, pack_cols(c->moe_inter));
+    s->expert_y = floats(t, batch, c->latent);
+}
+
+static uint64_t worker_bytes(const struct config *c)
+{
+    uint64_t heads = K3_HEAD_GROUP, cache = c->kv_rank;
+    uint64_t mla = 2 * heads * cache + pack_cols(c->kv_rank) +
+                   heads * c->rope +
+                   mla_scratch(heads, c->kv_rank, c->rope);
+    uint64_t kda = (uint64_t)c->kda_dim * c->kda_dim;
+    return (most(mla, kda) * sizeof(float) + 4095) / 4096 * 4096;
+}
+
+static uint64_t cut(struct scratch *s, uint8_t *base, const struct config *c,
+                    const struct k3_options *o, uint32_t threads,
+                    uint64_t rows)
+{
+    struct cutter t = { .base = base };
+    uint64_t snapshots =
+        (c->layers + c->attn_res_block - 1) / c->attn_res_block;
+    uint64_t logits = o->logits ? o->logits : rows;
+    uint64_t kda_layers = 0;
+    for (uint32_t l = 0; l < c->layers; l++)
+        kda_layers += !config_is_mla(c, l);
+    s->worker_bytes = worker_bytes(c);
+    s->worker = take(&t, threads, s->worker_bytes);
+    /* A row of bf16, with the pages around it. */
+    s->embed_frame_bytes =
+        (2ull * c->hidden + 2 * BLOCK_PAGE - 1) / BLOCK_PAGE * BLOCK_PAGE;
+    s->embed = take(&t, rows * s->embed_frame_bytes + BLOCK_PAGE, 1);
+    if (s->embed)
+        s->embed += (BLOCK_PAGE - (uintptr_t)s->embed % BLOCK_PAGE) %
+                    BLOCK_PAGE;
+    s->snapshots = floats(&t, snapshots * rows, c->hidden);
+    s->sum = floats(&t, rows, c->hidden);
+    s->mix = floats(&t, rows, c->hidden);
+    s->x = floats(&t, rows, c->hidden);
+    s->xp = floats(&t, rows, pack_cols(c->hidden));
+    s->out = floats(&t, rows, c->hidden);
+    s->logits = floats(&t, logits, c->vocab);
+    s->drafts = floats(&t, kda_layers * o->drafts,
+                       6ull * config_kda_width(c) + c->kda_heads);
+    struct cutter attention = t, mlp = t;
+    cut_attention(&attention, s, c, rows);
+    cut_mlp(&mlp, s, c, rows);
+    return most(attention.at, mlp.at);
+}
+
+void k3_scratch_size(const struct config *c, const struct k3_options *o,
+                     uint32_t threads, struct scratch_size *out)
+{
+    struct scratch unused;
+    uint64_t none = cut(&unused, NULL, c, o, threads, 0);
+    uint64_t many = cut(&unused, NULL, c, o, threads, K3_ROWS_MAX);
+    out->fixed_bytes = none + ROUNDING;
+    out->row_bytes = (many - none) / K3_ROWS_MAX + 1;
+}
+
+void k3_scratch_cut(struct scratch *s, uint8_t *base, const struct config *c,
+                    const struct k3_options *o, uint32_t threads,
+                    uint32_t rows)
+{
+    cut(s, base, c, o, threads, rows);
+}

@@ -1,0 +1,270 @@
+#include "model/k3_shape.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "model/ckpt.h"
+#include "model/k3_internal.h"
+#include "model/k3_limits.h"
+
+enum {
+    PROGRAM_BYTES = 24 << 20, /* code, libraries, stacks, rings, small heap */
+    EXPERT_HEAP = 128,        /* of checkpoint and cache tables, an expert */
+    VOCAB_HEAP = 160,         /* of the tokenizer, an id */
+    TILE_HEAP = 512,
+    FRAME_HEAP = 320,         /* of loads and cache, a frame */
+    THREAD_HEAP = 256 << 10,
+};
+
+void k3_option_defaults(struct k3_options *o)
+{
+    if (!o->context)
+        o->context = 4096;
+    if (!o->sequences)
+        o->sequences = 1;
+    if (!o->rows)
+        o->rows = 1;
+    if (o->rows > K3_ROWS_MAX)
+        o->rows = K3_ROWS_MAX;
+    if (!o->io)
+        o->io = "auto";
+    if (!o->policy)
+        o->policy = cache_policy_name(0, NULL, NULL);
+    if (!o->prefetch)
+        o->prefetch = "none";
+    if (!o->kernel_repeat)
+        o->kernel_repeat = 1;
+}
+
+/* ---- where tensors are, with or without a checkpoint ---- */
+
+static int from_ckpt(const void *arg, int layer, enum tensor_role role,
+                     struct extent *out)
+{
+    return ckpt_tensor(arg, layer, role, out);
+}
+
+struct named {
+    char     name[TENSOR_NAME_BYTES];
+    enum tensor_role role;
+    uint64_t bytes;
+};
+
+static int by_dtype_then_name(const void *a, const void *b)
+{
+    const struct named *x = a, *y = b;
+    enum tensor_dtype dx = tensor_dtype(x->role), dy = tensor_dtype(y->role);
+    if (dx != dy)
+        return dx < dy ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+/* The published order (k3-spec 2.3): one layer a file, F32 then BF16, by name.
+ * The header's length is not known, so the residues are a guess; sizes are
+ * not. */
+static int from_layout(const void *arg, int layer, enum tensor_role role,
+                       struct extent *out)
+{
+    const struct config *c = arg;
+    struct named all[T_COUNT];
+    size_t n = 0;
+    for (int r = 0; r < T_COUNT; r++) {
+        enum tensor_role each = (enum tensor_role)r;
+        uint32_t rows, cols;
+        if (!tensor_in_layer(each, c, layer))
+            continue;
+        tensor_shape(each, c, layer, &rows, &cols);
+        all[n].role = each;
+        if (each == T_A_LOG) /* stored with kda_dim values, k3-spec 9.4 */
+            cols = cols > c->kda_dim ? cols : c->kda_dim;
+        all[n].bytes = (uint64_t)rows * cols *
+                       tensor_dtype_bytes(tensor_dtype(each));
+        tensor_name(all[n++].name, each, layer);
+    }
+    qsort(all, n, sizeof *all, by_dtype_then_name);
+    out->file = layer < 0 ? c->layers : (uint32_t)layer;
+    out->offset_bytes = 8;
+    for (size_t i = 0; i < n; i++) {
+        out->length_bytes = all[i].bytes;
+        if (all[i].role == role)
+            return 0;
+        out->offset_bytes += all[i].bytes;
+    }
+    return -ENOENT;
+}
+
+/* ---- sizes ---- */
+
+uint64_t k3_smalls_bytes(const struct tiles *t)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < t->count; i++) {
+        const struct tile_piece *p = &t->piece[t->first_piece[i]];
+        if (!tiles_small((enum tensor_role)p->role))
+            continue;
+        uint64_t bytes = 0; /* a layer may have one small tile a file */
+        for (uint32_t j = i; j < t->count &&
+             t->piece[t->first_piece[j]].layer == p->layer; j++)
+            if (tiles_small((enum tensor_role)
+                                t->piece[t->first_piece[j]].role))
+                bytes += t->tile[j].payload_bytes + T_COUNT * 64ull;
+        most = bytes > most ? bytes : most;
+    }
+    return (most + BLOCK_PAGE - 1) / BLOCK_PAGE * BLOCK_PAGE;
+}
+
+static uint64_t frame_of_experts(const struct ckpt *ckpt,
+                                 const struct config *c)
+{
+    uint64_t most = 0;
+    if (!ckpt)
+        return (expert_bytes(c) + 2 * BLOCK_PAGE - 1) / BLOCK_PAGE *
+               BLOCK_PAGE;
+    for (uint32_t l = c->first_dense; l < c->layers; l++)
+        for (uint32_t e = 0; e < c->experts; e++) {
+            struct load load;
+            uint32_t at[EXPERT_TENSORS];
+            uint64_t bytes = k3_place_expert(ckpt, l, e, &load, at);
+            most = bytes > most ? bytes : most;
+        }
+    return most;
+}
+
+/* A drive is what has one st_dev, or with simulated drives, file mod count. */
+static uint32_t drive_of(const struct k3_options *o, const struct ckpt *ckpt,
+                         uint32_t file, dev_t *seen, uint32_t *drives)
+{
+    struct stat st;
+    if (o->paced_count) {
+        *drives = o->paced_count;
+        return file % o->paced_count;
+    }
+    if (!ckpt || stat(ckpt_path(ckpt, file), &st))
+        return 0;
+    for (uint32_t d = 0; d < *drives; d++)
+        if (seen[d] == st.st_dev)
+            return d;
+    if (*drives == PLAN_DRIVES_MAX)
+        return 0;
+    seen[*drives] = st.st_dev;
+    return (*drives)++;
+}
+
+static void plan_tiles(struct k3_shape *s, struct plan_input *in,
+                       const struct ckpt *ckpt, const struct k3_options *o)
+{
+    dev_t seen[PLAN_DRIVES_MAX];
+    for (uint32_t t = 0; t < s->tiles->count; t++) {
+        const struct stream_tile *tile = &s->tiles->tile[t];
+        const struct tile_piece *piece =
+            &s->tiles->piece[s->tiles->first_piece[t]];
+        uint32_t file = s->tiles->segment[tile->first_segment].file;
+        s->plan_tile[t] = (struct plan_tile){
+            .frame_bytes = tile->frame_bytes,
+            .payload_bytes = tile->payload_bytes,
+            .drive = drive_of(o, ckpt, file, seen, &in->drives),
+            .always = piece->layer < 0 &&
+                      tiles_small((enum tensor_role)piece->role),
+            .first = piece->role == T_ROUTER &&
+                     !strcmp(o->prefetch, "gate"),
+        };
+    }
+    if (!in->drives)
+        in->drives = 1;
+    for (uint32_t d = 0; d < in->drives && d < o->paced_count; d++)
+        in->rate[d] = (double)o->paced[d].bytes_per_s;
+}
+
+static void plan_sizes(struct k3_shape *s, struct plan_input *in,
+                       const struct config *c, const struct k3_options *o,
+                       uint32_t threads)
+{
+    struct scratch_size scratch;
+    uint64_t blocks = (uint64_t)config_moe_layers(c) * c->experts;
+    k3_scratch_size(c, o, threads, &scratch);
+    in->budget_bytes = o->memory_bytes;
+    in->program_bytes = PROGRAM_BYTES + blocks * EXPERT_HEAP +
+                        (uint64_t)c->vocab * VOCAB_HEAP +
+                        (uint64_t)s->tiles->count * TILE_HEAP +
+                        (uint64_t)threads * THREAD_HEAP +
+                        journal_bytes(o->journal_events) + o->heap_bytes;
+    in->state_bytes = s->state.bytes;
+    in->sequences = o->sequences;
+    in->scratch_bytes =
+        scratch.fixed_bytes + 2 * k3_smalls_bytes(s->tiles);
+    in->row_bytes = scratch.row_bytes;
+    in->rows = o->rows;
+    in->tiles = s->plan_tile;
+    in->tile_count = s->tiles->count;
+    in->expert_frame_bytes = s->expert_frame_bytes;
+    in->expert_payload_bytes = expert_bytes(c);
+    in->expert_blocks = (uint32_t)blocks;
+    in->expert_layers = config_moe_layers(c);
+    in->top_k = c->top_k;
+    in->keeps_experts = strcmp(o->policy, "none") != 0;
+}
+
+int k3_shape_of(struct k3_shape *s, const struct ckpt *ckpt,
+                const struct config *c, const struct k3_options *o,
+                uint32_t threads, struct why *why)
+{
+    struct plan_input in = { 0 };
+    struct tiles_source source = { .tensor = ckpt ? from_ckpt : from_layout,
+                                   .arg = ckpt ? (const void *)ckpt : c };
+    memset(s, 0, sizeof *s);
+    if (c->top_k > K3_TOP_K_MAX)
+        return why_set(why, -ENOTSUP, "num_experts_per_token is %" PRIu32
+                       ", at most %d are served", c->top_k, K3_TOP_K_MAX);
+    int err = tiles_build(&s->tiles, &source, c, why);
+    if (err)
+        return err;
+    s->plan_tile = calloc(s->tiles->count, sizeof *s->plan_tile);
+    s->resident = calloc(s->tiles->count, sizeof *s->resident);
+    state_shape(&s->state, c, o->context);
+    s->expert_frame_bytes = frame_of_experts(ckpt, c);
+    if (!s->plan_tile || !s->resident) {
+        err = why_set(why, -ENOMEM, "no memory for a plan");
+    } else {
+        plan_tiles(s, &in, ckpt, o);
+        plan_sizes(s, &in, c, o, threads);
+        err = plan_make(&s->plan, s->resident, &in);
+        if (err == -ENOBUFS)
+            why_set(why, err, "a memory budget of %" PRIu64 " bytes is below "
+                    "the floor of %" PRIu64 " bytes (%.2f GiB) for this model "
+                    "and a context of %" PRIu32, o->memory_bytes,
+                    s->plan.floor_bytes,
+                    (double)s->plan.floor_bytes / 0x1p30, o->context);
+    }
+    if (err) {
+        tiles_free(s->tiles);
+        free(s->plan_tile);
+        free(s->resident);
+        s->tiles = NULL;
+        s->plan_tile = NULL;
+        s->resident = NULL;
+    }
+    return err;
+}
+
+int k3_plan(struct plan *plan, const char *dir, const struct k3_options *o,
+            struct why *why)
+{
+    struct k3_options all = *o;
+    struct config c;
+    struct k3_shape s;
+    k3_option_defaults(&all);
+    memset(plan, 0, sizeof *plan);
+    int err = config_load(&c, dir, why);
+    if (err)
+        return err;
+    err = k3_shape_of(&s, NULL, &c, &all, all.threads ? all.threads : 1, why);
+    *plan = s.plan;
+    tiles_free(s.tiles);
+    free(s.plan_tile);
+    free(s.resident);
+    config_free(&c);
+    return err;
+}
