@@ -4,6 +4,7 @@
 #define BIN_CMD_H
 
 typedef int cmd_fn(int argc, char **argv);
+cmd_fn cmd_run;
 cmd_fn cmd_tokenize;
 cmd_fn cmd_synth;
 

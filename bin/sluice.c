@@ -5,6 +5,7 @@
 #include "bin/cmd.h"
 
 static const struct cmd commands[] = {
+    { "run", cmd_run, "generate from one prompt" },
     { "tokenize", cmd_tokenize, "text to token ids and back" },
     { "synth", cmd_synth, "write a random checkpoint in the official layout" },
     { NULL, NULL, NULL },

@@ -1,0 +1,14 @@
+/* prompt.h - token ids from what a person gave. Lists grow by appending. */
+#ifndef BIN_PROMPT_H
+#define BIN_PROMPT_H
+
+#include "model/tok.h"
+#include "model/why.h"
+
+/* "1,2,3" */
+int prompt_ids(struct id_list *out, const char *list, struct why *why);
+/* The text of a file, or of stdin for "-", as plain text. */
+int prompt_file(struct id_list *out, const struct tok *tok, const char *path,
+                struct why *why);
+
+#endif

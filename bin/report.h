@@ -1,0 +1,27 @@
+/* report.h - the numbers of a session, as JSON (design.md 7) and for people. */
+#ifndef BIN_REPORT_H
+#define BIN_REPORT_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "model/k3.h"
+
+struct report_input {
+    struct k3      *k;
+    const uint32_t *prompt, *generated;
+    uint64_t        prompt_count, generated_count;
+    uint64_t        decode_tokens; /* ids that decode passes gave */
+    double          wall_seconds;
+};
+
+/* The plan object of a report and of `plan --json`. */
+json_t *report_plan(const struct plan *p);
+/* The whole report; the caller may add names and decrefs it. */
+json_t *report_make(const struct report_input *in);
+/* Write JSON to a file. 0, or 1 after a sentence. */
+int  report_write(const char *path, const json_t *report);
+/* Three lines on stderr: tokens and time, bytes and drive, where time went. */
+void report_say(const json_t *report);
+
+#endif

@@ -1,0 +1,228 @@
+#include "bin/session.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bin/memory.h"
+#include "sched/cache.h"
+#include "sched/stream.h"
+
+enum { PROGRESS_NS = 200 * 1000 * 1000 };
+
+static struct k3 *caught;
+static volatile sig_atomic_t caught_signal;
+
+void session_defaults(struct session_args *a)
+{
+    memset(a, 0, sizeof *a);
+    a->context = 4096;
+    a->io = "auto";
+    a->prefetch = "none";
+    a->draft = "off";
+    a->top_p = 1;
+    a->mla_latent_eps = 1e-6;
+}
+
+const char *session_device(void *arg, const char *value)
+{
+    struct session_args *a = arg;
+    char *end;
+    double rate = strtod(value, &end), latency = 0;
+    if (end == value || !isfinite(rate) || rate <= 0 || rate > 1e6)
+        return "is not GBPS[,LATENCY_US]";
+    if (*end == ',') {
+        const char *second = end + 1;
+        latency = strtod(second, &end);
+        if (end == second || !isfinite(latency) || latency < 0 ||
+            latency > 1e9)
+            return "is not GBPS[,LATENCY_US]";
+    }
+    if (*end)
+        return "is not GBPS[,LATENCY_US]";
+    if (a->drives == SESSION_DRIVES_MAX)
+        return "is one drive too many";
+    a->drive[a->drives++] = (struct paced_drive){
+        .bytes_per_s = (uint64_t)(rate * 1e9),
+        .latency_ns = (int64_t)(latency * 1e3) };
+    return NULL;
+}
+
+static bool known_policy(const char *name)
+{
+    bool offline;
+    const char *each;
+    if (!strncmp(name, "static-pin=", 11))
+        return true;
+    for (uint32_t i = 0; (each = cache_policy_name(i, NULL, &offline)); i++)
+        if (!strcmp(each, name))
+            return !offline;
+    return false;
+}
+
+const char *session_options(const struct session_args *a,
+                            struct k3_options *o)
+{
+    if (a->threads > 1024)
+        return "--threads is at most 1024";
+    if (!a->context || a->context > 1u << 24)
+        return "--context is from 1 to 16777216";
+    if (a->rows > 512)
+        return "--rows is at most 512";
+    if (strcmp(a->io, "auto") && strcmp(a->io, "uring") &&
+        strcmp(a->io, "pread"))
+        return "--io is auto, uring or pread";
+    if (a->policy && !known_policy(a->policy))
+        return "--policy has no such policy (try sluice replay --help)";
+    if (a->policy && !strcmp(a->policy, "static-pin"))
+        return "--policy static-pin needs a trace: static-pin=FILE";
+    if (strcmp(a->prefetch, "none"))
+        return "--prefetch serves only none";
+    if (strcmp(a->draft, "off"))
+        return "--draft serves only off";
+    if (a->temperature < 0)
+        return "--temperature is not negative";
+    if (a->top_p <= 0 || a->top_p > 1)
+        return "--top-p is above 0 and at most 1";
+    if (a->mla_latent_eps < 0)
+        return "--mla-latent-eps is not negative";
+    memset(o, 0, sizeof *o);
+    o->memory_bytes = a->memory ? a->memory : memory_default();
+    o->threads = (uint32_t)a->threads;
+    o->context = (uint32_t)a->context;
+    o->rows = (uint32_t)a->rows;
+    o->io = a->io;
+    o->policy = a->policy;
+    if (a->policy && !strncmp(a->policy, "static-pin=", 11)) {
+        o->policy = "static-pin";
+        o->pin_file = a->policy + 11;
+    }
+    o->prefetch = a->prefetch;
+    o->paced = a->drive;
+    o->paced_count = a->drives;
+    o->mla_latent_eps = (float)a->mla_latent_eps;
+    return NULL;
+}
+
+static const char *hint(int error)
+{
+    switch (error) {
+    case -ENOBUFS:
+        return "give it more with --memory, or a smaller --context";
+    case -ENOMEM:
+        return "try a smaller --memory";
+    case -EMFILE:
+        return "raise the limit of open files: ulimit -n 4096";
+    case -EIO:
+        return "look at the drive: dmesg, smartctl -a";
+    case -ENODATA:
+    case -EBADMSG:
+        return "compare the file with the published one, download it again";
+    default:
+        return NULL;
+    }
+}
+
+int session_failed(const struct why *why)
+{
+    fflush(stdout);
+    fprintf(stderr, "sluice: %s\n", why->text);
+    if (hint(why->error))
+        fprintf(stderr, "hint: %s\n", hint(why->error));
+    return 1;
+}
+
+void session_notes(struct k3 *k)
+{
+    struct k3_facts f;
+    k3_facts(k, &f);
+    for (uint32_t i = 0; i < f.reader.notes; i++)
+        fprintf(stderr, "sluice: %s\n", f.reader.note[i]);
+    if (f.arena_note)
+        fprintf(stderr, "sluice: %s\n", f.arena_note);
+}
+
+static void on_signal(int number)
+{
+    if (caught_signal)
+        _exit(128 + number);
+    caught_signal = number;
+    if (caught)
+        k3_cancel(caught);
+}
+
+void session_catch(struct k3 *k)
+{
+    struct sigaction action = { .sa_handler = on_signal };
+    caught = k;
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+void session_release(void)
+{
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    caught = NULL;
+}
+
+int session_signal(void)
+{
+    return caught_signal;
+}
+
+void progress_begin(struct progress *p, const char *phase, uint64_t all)
+{
+    p->on = isatty(STDERR_FILENO);
+    p->phase = phase;
+    p->all = all;
+    p->done = 0;
+    p->begin_ns = stream_clock_ns();
+    p->shown_ns = 0;
+}
+
+static void show(struct progress *p)
+{
+    int64_t now = stream_clock_ns();
+    if (!p->on || now - p->shown_ns < PROGRESS_NS)
+        return;
+    p->shown_ns = now;
+    struct k3_facts f;
+    k3_facts(p->k, &f);
+    double seconds = (double)(now - p->begin_ns) / 1e9;
+    uint64_t bytes = 0;
+    for (int i = 0; i < K3_PHASES; i++)
+        bytes += f.totals[i].trunk_bytes + f.totals[i].demand_bytes;
+    int64_t spent = f.totals[0].ns + f.totals[1].ns;
+    fprintf(stderr, "\r\033[K%s %llu/%llu tokens, layer %u/%u", p->phase,
+            (unsigned long long)p->done, (unsigned long long)p->all,
+            p->layer + 1, p->layers);
+    if (p->done)
+        fprintf(stderr, ", %.3g s/token", seconds / (double)p->done);
+    if (spent)
+        fprintf(stderr, ", %.2f GB/s", (double)bytes / (double)spent);
+    fflush(stderr);
+}
+
+void progress_step(struct progress *p, uint64_t done)
+{
+    p->done = done;
+    show(p);
+}
+
+void progress_layer(void *progress, uint32_t layer, uint32_t layers)
+{
+    struct progress *p = progress;
+    p->layer = layer;
+    p->layers = layers;
+    if (p->k)
+        show(p);
+}
+
+void progress_clear(struct progress *p)
+{
+    if (p->on)
+        fprintf(stderr, "\r\033[K");
+}

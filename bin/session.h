@@ -1,0 +1,98 @@
+/* session.h - what run and batch share: options, a session from them, the
+ * progress line, interrupts, and the files that a run leaves behind. */
+#ifndef BIN_SESSION_H
+#define BIN_SESSION_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "bin/opt.h"
+#include "model/generate.h"
+#include "model/k3.h"
+
+enum { SESSION_DRIVES_MAX = 64 };
+
+struct session_args {
+    uint64_t memory, threads, context, rows, seed;
+    const char *io, *policy, *prefetch, *draft;
+    const char *report, *trace, *timeline, *logits;
+    struct paced_drive drive[SESSION_DRIVES_MAX];
+    uint32_t drives;
+    double   temperature, top_p, mla_latent_eps;
+    bool     ignore_eos;
+};
+
+/* The rows of an option table; `a` is a struct session_args *. */
+#define SESSION_OPTIONS(a) \
+    { "memory", 'm', OPT_SIZE, &(a)->memory, "SIZE", \
+      "the budget; default: what is free", NULL }, \
+    { "threads", 't', OPT_UINT, &(a)->threads, "N", \
+      "default: the physical cores", NULL }, \
+    { "context", 'c', OPT_UINT, &(a)->context, "N", \
+      "positions a sequence may have; default 4096", NULL }, \
+    { "rows", 0, OPT_UINT, &(a)->rows, "N", \
+      "most rows in a pass; default: planned", NULL }, \
+    { "io", 0, OPT_TEXT, &(a)->io, "METHOD", "auto, uring or pread", NULL }, \
+    { "policy", 0, OPT_TEXT, &(a)->policy, "NAME", \
+      "expert cache policy; default dhd", NULL }, \
+    { "prefetch", 0, OPT_TEXT, &(a)->prefetch, "NAME", \
+      "guess experts ahead; default none", NULL }, \
+    { "device", 0, OPT_CALL, (a), "GBPS[,US]", \
+      "simulate a drive of this rate and latency; repeat for more", \
+      session_device }, \
+    { "draft", 0, OPT_TEXT, &(a)->draft, "off|auto|N", \
+      "draft ids from the text so far, verified in the same pass", NULL }, \
+    { "temperature", 0, OPT_REAL, &(a)->temperature, "T", \
+      "default 0: the most likely id", NULL }, \
+    { "top-p", 0, OPT_REAL, &(a)->top_p, "P", "default 1", NULL }, \
+    { "seed", 0, OPT_UINT, &(a)->seed, "N", "of the sampler; default 0", \
+      NULL }, \
+    { "ignore-eos", 0, OPT_FLAG, &(a)->ignore_eos, NULL, \
+      "do not stop at an end id", NULL }, \
+    { "mla-latent-eps", 0, OPT_REAL, &(a)->mla_latent_eps, "E", \
+      "epsilon of the two latent norms; default 1e-6", NULL }, \
+    { "report", 0, OPT_TEXT, &(a)->report, "FILE", \
+      "write what happened as JSON", NULL }, \
+    { "trace", 0, OPT_TEXT, &(a)->trace, "FILE", \
+      "record the routing for sluice replay", NULL }, \
+    { "timeline", 0, OPT_TEXT, &(a)->timeline, "FILE", \
+      "write a timeline that Perfetto opens", NULL }, \
+    { "logits", 0, OPT_TEXT, &(a)->logits, "FILE", \
+      "write the logits of every position, float32", NULL }
+
+opt_call_fn session_device;
+
+void session_defaults(struct session_args *a);
+/* Check what the option table cannot; NULL or what is wrong. Fills the parts of
+ * *o that follow from the arguments alone. */
+const char *session_options(const struct session_args *a,
+                            struct k3_options *o);
+
+/* Print "sluice: <why>" and, where there is one, a hint; returns 1. */
+int session_failed(const struct why *why);
+/* One line on stderr for each thing that was refused by the system. */
+void session_notes(struct k3 *k);
+
+/* SIGINT and SIGTERM cancel the session; a second one ends the process. */
+void session_catch(struct k3 *k);
+void session_release(void);
+/* 0, or the signal that came. */
+int  session_signal(void);
+
+/* The progress line, on a terminal only. */
+struct progress {
+    bool     on;
+    struct k3 *k;
+    const char *phase;
+    uint64_t done, all; /* tokens of the phase */
+    int64_t  begin_ns, shown_ns;
+    uint32_t layer, layers;
+};
+void progress_begin(struct progress *p, const char *phase, uint64_t all);
+void progress_step(struct progress *p, uint64_t done);
+void progress_layer(void *progress, uint32_t layer, uint32_t layers);
+void progress_clear(struct progress *p);
+
+#endif
