@@ -122,35 +122,46 @@ static const char *skip_blanks(const char *c)
     return c + strspn(c, " \t");
 }
 
-/* Decode one line of ids into w->out. Returns 0 or 1 after a sentence. */
-static int decode(struct work *w)
+/* Append the bytes of one token, written with these digits, to w->out. */
+static int append(struct work *w, const char *digits, size_t count)
 {
     char sentence[120];
+    const char *piece = NULL;
+    uint64_t id = 0;
+    size_t bytes = 0;
+    for (size_t i = 0; i < count && id <= UINT32_MAX; i++)
+        id = 10 * id + (uint64_t)(digits[i] - '0');
+    if (id <= UINT32_MAX)
+        bytes = tok_piece(w->tok, (uint32_t)id, &piece);
+    if (bytes == 0) {
+        snprintf(sentence, sizeof sentence,
+                 "id %.*s is not below %u, the size of the vocabulary",
+                 count < 20 ? (int)count : 20, digits, tok_vocab(w->tok));
+        return complain(w, sentence);
+    }
+    if (reserve(&w->out, &w->out_room, w->out_bytes + bytes))
+        return complain(w, strerror(ENOMEM));
+    memcpy(w->out + w->out_bytes, piece, bytes);
+    w->out_bytes += bytes;
+    return 0;
+}
+
+/* Decode one line of ids into w->out; a line of blanks has none. */
+static int decode(struct work *w)
+{
     const char *c = skip_blanks(w->text), *end = w->text + w->bytes;
     w->out_bytes = 0;
     while (c < end) {
-        uint64_t id = 0;
-        const char *digits = c;
-        for (; *c >= '0' && *c <= '9'; c++)
-            if (id <= UINT32_MAX) /* more digits make it no better */
-                id = 10 * id + (uint64_t)(*c - '0');
-        const char *after = skip_blanks(c), *piece;
-        if (c == digits || (after < end && *after != ',') ||
-            (*after == ',' && skip_blanks(after + 1) == end))
+        size_t digits = strspn(c, "0123456789");
+        const char *after = skip_blanks(c + digits);
+        bool more = after < end && *after == ',';
+        const char *next = more ? skip_blanks(after + 1) : after;
+        if (digits == 0 || more != (next < end))
             return complain(w, "not a list of comma-separated ids");
-        size_t bytes =
-            id < tok_vocab(w->tok) ? tok_piece(w->tok, (uint32_t)id, &piece) : 0;
-        if (bytes == 0) {
-            snprintf(sentence, sizeof sentence,
-                     "id %.*s is not below %u, the size of the vocabulary",
-                     c - digits < 20 ? (int)(c - digits) : 20, digits, tok_vocab(w->tok));
-            return complain(w, sentence);
-        }
-        if (reserve(&w->out, &w->out_room, w->out_bytes + bytes))
-            return complain(w, strerror(ENOMEM));
-        memcpy(w->out + w->out_bytes, piece, bytes);
-        w->out_bytes += bytes;
-        c = after < end ? skip_blanks(after + 1) : end;
+        int status = append(w, c, digits);
+        if (status)
+            return status;
+        c = next;
     }
     return 0;
 }

@@ -8,8 +8,8 @@
 
 static void put_base64(FILE *f, const unsigned char *s, size_t bytes)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrst"
-                                 "uvwxyz0123456789+/";
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                 "abcdefghijklmnopqrstuvwxyz0123456789+/";
     for (size_t i = 0; i < bytes; i += 3) {
         size_t n = bytes - i < 3 ? bytes - i : 3;
         unsigned bits = (unsigned)s[i] << 16;
