@@ -7,12 +7,14 @@
 #include <unistd.h>
 
 #define PROBE_DEPTH   64u
-#define BUFFER_BYTES  ((size_t)4 << 20) /* reads share it: nobody looks */
+#define BUFFER_BYTES  ((size_t)16 << 20) /* more than a cache takes in flight */
 #define HUGE_BYTES    ((size_t)2 << 20)
 #define CHECK_BYTES   8192u
-#define LEVELS        6u /* 1, 2, 4, 8, 16, 32 MiB in flight */
-#define LEVEL_BYTES   ((uint64_t)1 << 20)
-#define WINDOW_NS     70000000  /* one level, once, if there is one drive */
+#define LEVELS        5u /* 4, 8, 16, 32, 64 MiB in flight */
+#define LEVEL_BYTES   ((uint64_t)4 << 20)
+#define TOP           3u /* levels whose mean is the plateau */
+#define PASSES        4u
+#define WINDOW_NS     35000000  /* one level, once, if there is one drive */
 #define SINGLE_NS     150000000 /* the only level, when depth is given */
 #define PLATEAU       0.95
 #define LEAST_BYTES   ((uint64_t)64 << 20) /* of files, to tell anything */
@@ -27,6 +29,7 @@ struct probe {
     void    *ctx;
     struct io_granted granted;
     char    *map, *buffer; /* the second is 2 MiB aligned in the first */
+    size_t   at_bytes;       /* where the next read lands in it */
     uint64_t random;
 };
 
@@ -131,10 +134,16 @@ int probe_check(struct reader *r, const struct io_method *method,
     return err;
 }
 
-/* A chunk somewhere on the drive; every chunk of its files is as likely. */
+/* A chunk somewhere on the drive; every chunk of its files is as likely. Its
+ * target moves on with every read, or few reads in flight would seem fast for
+ * landing in a cache of the processor. */
 static void pick(struct probe *p, uint32_t drive, uint64_t chunks,
                  uint32_t chunk_bytes, struct io_op *op)
 {
+    if (p->at_bytes + chunk_bytes > BUFFER_BYTES)
+        p->at_bytes = 0;
+    op->target = p->buffer + p->at_bytes;
+    p->at_bytes += chunk_bytes;
     p->random = p->random * UINT64_C(6364136223846793005) + 1442695040888963407;
     uint64_t at = (p->random >> 20) % chunks;
     for (uint32_t i = 0; i < p->r->files; i++) {
@@ -160,9 +169,9 @@ struct level {
     uint64_t rate;   /* out: bytes a second */
 };
 
-/* Keep `bytes` in flight for a while. The clock runs from the first completion
- * to the last one in the window, so that neither the ramp nor the drain is
- * counted. */
+/* Keep `bytes` in flight for a while, and count all of it, the end too, when
+ * less is in flight: to submit may itself have to wait for the drive, so that
+ * the first completion says nothing about when the work began. */
 static int measure(struct probe *p, uint32_t drive, uint64_t chunks,
                    uint32_t chunk_bytes, struct level *l)
 {
@@ -170,9 +179,8 @@ static int measure(struct probe *p, uint32_t drive, uint64_t chunks,
     if (depth > PROBE_DEPTH)
         depth = PROBE_DEPTH;
     uint32_t flying = 0;
-    uint64_t pushed = 0, counted = 0;
-    int64_t begin = io_now_ns(), first = 0, last = 0;
-    int64_t stop = begin + l->window_ns;
+    uint64_t pushed = 0, moved = 0;
+    int64_t begin = io_now_ns(), now = begin;
     struct io_op op[PROBE_DEPTH];
     struct io_result res[PROBE_DEPTH];
     for (uint32_t i = 0; i < depth; i++)
@@ -180,9 +188,6 @@ static int measure(struct probe *p, uint32_t drive, uint64_t chunks,
             .id = i,
             .drive = drive,
             .length_bytes = chunk_bytes,
-            .target = p->buffer + (size_t)i * chunk_bytes %
-                                      (BUFFER_BYTES - chunk_bytes + 1) /
-                                      READER_PAGE * READER_PAGE,
         };
     for (uint32_t i = 0; i < depth; i++, flying++, pushed += chunk_bytes) {
         pick(p, drive, chunks, chunk_bytes, &op[i]);
@@ -192,41 +197,52 @@ static int measure(struct probe *p, uint32_t drive, uint64_t chunks,
         int n = p->method->reap(p->ctx, res, depth, IO_NO_DEADLINE);
         if (n < 0)
             return n;
-        int64_t now = io_now_ns();
+        now = io_now_ns();
         for (int i = 0; i < n; i++, flying--) {
             struct io_op *o = &op[res[i].id];
+            moved += res[i].res > 0 ? (uint64_t)res[i].res : 0;
             if (!o->direct)
                 file_drop(&p->r->file[o->file], o->offset_bytes, chunk_bytes);
-            if (now > stop && counted > 0)
-                continue;
-            if (first > 0)
-                counted += res[i].res > 0 ? (uint64_t)res[i].res : 0;
-            last = now;
-            if (pushed < l->limit_bytes && now < stop) {
+            if (pushed < l->limit_bytes && now - begin < l->window_ns) {
                 pick(p, drive, chunks, chunk_bytes, o);
                 p->method->push(p->ctx, o);
                 pushed += chunk_bytes;
                 flying++;
             }
         }
-        if (first == 0 && n > 0)
-            first = now;
     }
-    if (last > first && counted > 0)
-        l->rate = (uint64_t)((double)counted * 1e9 / (double)(last - first));
-    else if (last > begin) /* all came at once */
-        l->rate = (uint64_t)((double)pushed * 1e9 / (double)(last - begin));
+    l->rate = (uint64_t)((double)moved * 1e9 / (double)(now - begin + 1));
     return 0;
 }
 
-/* Up and down again, the better of two: a machine has other things to do. */
+/* The mean of the best few: one lucky window shall not set the mark. */
+static double plateau(const uint64_t *rate)
+{
+    uint64_t sorted[LEVELS] = { 0 };
+    double sum = 0;
+    for (uint32_t i = 0; i < LEVELS; i++) {
+        uint32_t at = i;
+        for (; at > 0 && sorted[at - 1] < rate[i]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = rate[i];
+    }
+    for (uint32_t i = 0; i < TOP; i++)
+        sum += (double)sorted[i];
+    return sum / TOP;
+}
+
+/* Up and down, the best of each: a machine has other things to do. Below
+ * the first level there would be too little in flight to cover the time in
+ * which the owner wakes up and starts the next read. */
 static int find_level(struct probe *p, uint32_t drive, uint64_t chunks,
                       uint32_t chunk_bytes)
 {
     struct drive *d = &p->r->drive[drive];
-    uint64_t rate[LEVELS] = { 0 }, best = 0;
-    for (uint32_t i = 0; i < 2 * LEVELS; i++) {
-        uint32_t at = i < LEVELS ? i : 2 * LEVELS - 1 - i;
+    uint64_t rate[LEVELS] = { 0 }, sum[LEVELS] = { 0 };
+    for (uint32_t i = 0; i < PASSES * LEVELS; i++) {
+        uint32_t at = i % LEVELS;
+        if (i / LEVELS % 2)
+            at = LEVELS - 1 - at;
         struct level l = {
             .bytes = LEVEL_BYTES << at,
             .window_ns = WINDOW_NS / p->r->drives,
@@ -235,15 +251,17 @@ static int find_level(struct probe *p, uint32_t drive, uint64_t chunks,
         int err = measure(p, drive, chunks, chunk_bytes, &l);
         if (err < 0)
             return err;
+        sum[at] += l.rate;
         if (l.rate > rate[at])
             rate[at] = l.rate;
-        if (l.rate > best)
-            best = l.rate;
     }
-    d->raw_bytes_per_s = best;
-    for (uint32_t at = LEVELS; at-- > 0;)
-        if ((double)rate[at] >= PLATEAU * (double)best)
+    double best = plateau(rate);
+    for (uint32_t at = LEVELS; at-- > 0;) {
+        if ((double)rate[at] >= PLATEAU * best)
             d->budget_bytes = LEVEL_BYTES << at;
+        if (sum[at] / PASSES > d->raw_bytes_per_s)
+            d->raw_bytes_per_s = sum[at] / PASSES;
+    }
     return 0;
 }
 

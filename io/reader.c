@@ -117,7 +117,7 @@ int reader_flush(struct reader *r)
 
 enum verdict { READ_DONE, READ_FAILED, READ_MORE, READ_BUFFERED, READ_PLAIN };
 
-/* What one result means for its read. Pure. `landed` is where it would go on. */
+/* What a result means for its read, which would go on at `landed`. Pure. */
 static enum verdict judge(const struct slot *s, int32_t res, uint32_t landed,
                           bool direct, int *error)
 {
