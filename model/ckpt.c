@@ -2,6 +2,8 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <omp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 /* An expert tensor is one word: the file above, the offset below. Zero is
  * nowhere, since every file begins with a header. */
 enum { OFFSET_BITS = 48 };
+enum { PARSERS_MAX = 4 }; /* threads; each holds one parsed header */
 #define OFFSET_MASK ((UINT64_C(1) << OFFSET_BITS) - 1)
 
 #define HEADER_BYTES_A_TENSOR 512
@@ -21,6 +24,7 @@ struct ckpt {
     uint32_t       layers, first_dense, experts;
     struct shards  shards;
     uint64_t      *file_bytes;   /* [shards.count] */
+    uint64_t      *end_bytes;    /* [shards.count] where the tensors end */
     uint64_t       header_bytes;
     struct extent *trunk;        /* [layers + 1][T_COUNT]; length 0: none */
     uint64_t      *expert;       /* [MoE layers][experts][EXPERT_TENSORS] */
@@ -176,25 +180,19 @@ static int take_entry(struct ckpt *k, const struct config *c, uint32_t file,
     return error ? error : put(k, &p, file, e, why);
 }
 
-/* Read the header of one shard. `*slack` counts the bytes after its last
- * tensor. */
+/* Enter the tensors of one header. */
 static int take_shard(struct ckpt *k, const struct config *c, uint32_t file,
-                      uint64_t header_max, uint64_t *slack, struct why *why)
+                      const struct safetensors *s, struct why *why)
 {
-    struct safetensors s;
-    const char *path = k->shards.path[file];
-    int error = safetensors_open(&s, path, header_max, why);
-    if (error)
-        return error;
-    if (s.file_bytes > OFFSET_MASK)
-        error = why_set(why, -EBADMSG, "%s: longer than 2^%d bytes", path,
-                        OFFSET_BITS);
-    for (uint32_t i = 0; !error && i < s.count; i++)
-        error = take_entry(k, c, file, &s.entry[i], why);
-    k->file_bytes[file] = s.file_bytes;
-    k->header_bytes += s.header_bytes;
-    *slack = s.file_bytes - s.end_bytes;
-    safetensors_close(&s);
+    int error = 0;
+    if (s->file_bytes > OFFSET_MASK)
+        error = why_set(why, -EBADMSG, "%s: longer than 2^%d bytes",
+                        k->shards.path[file], OFFSET_BITS);
+    for (uint32_t i = 0; !error && i < s->count; i++)
+        error = take_entry(k, c, file, &s->entry[i], why);
+    k->file_bytes[file] = s->file_bytes;
+    k->header_bytes += s->header_bytes;
+    k->end_bytes[file] = s->end_bytes;
     return error;
 }
 
@@ -247,29 +245,59 @@ static uint64_t header_max_of(const struct config *c)
     return bytes < SAFETENSORS_HEADER_MAX ? bytes : SAFETENSORS_HEADER_MAX;
 }
 
+/* Headers are parsed by several threads, and entered in the order of the files
+ * so that a refusal is always the same one. */
+static int read_headers(struct ckpt *k, const struct config *c, struct why *why)
+{
+    const uint64_t header_max = header_max_of(c);
+    int64_t files = k->shards.count;
+    int first_error = 0; /* only touched in file order */
+    atomic_bool stop = false;
+    int parsers = omp_get_max_threads();
+    if (parsers > PARSERS_MAX)
+        parsers = PARSERS_MAX;
+#pragma omp parallel for ordered schedule(dynamic, 1) num_threads(parsers)
+    for (int64_t f = 0; f < files; f++) {
+        struct safetensors s = { 0 };
+        struct why local = { 0 };
+        int error = 0;
+        if (!stop)
+            error = safetensors_open(&s, k->shards.path[f], header_max, &local);
+#pragma omp ordered
+        {
+            if (!error && !first_error)
+                error = take_shard(k, c, (uint32_t)f, &s, &local);
+            if (error && !first_error) {
+                first_error = why_set(why, error, "%s", local.text);
+                stop = true;
+            }
+        }
+        safetensors_close(&s);
+    }
+    return first_error;
+}
+
+/* Bytes that belong to no tensor are a sign of a wrong file; a missing tensor
+ * is the better sentence where both are true. */
+static int check_ends(const struct ckpt *k, struct why *why)
+{
+    for (uint32_t f = 0; f < k->shards.count; f++)
+        if (k->file_bytes[f] != k->end_bytes[f])
+            return why_set(why, -EBADMSG,
+                           "%s: has %llu bytes, its tensors end at %llu",
+                           k->shards.path[f],
+                           (unsigned long long)k->file_bytes[f],
+                           (unsigned long long)k->end_bytes[f]);
+    return 0;
+}
+
 static int read_shards(struct ckpt *k, const char *dir, const struct config *c,
                        struct why *why)
 {
-    uint64_t longest_slack = 0;
-    uint32_t slack_file = 0;
-    for (uint32_t f = 0; f < k->shards.count; f++) {
-        uint64_t slack;
-        int error = take_shard(k, c, f, header_max_of(c), &slack, why);
-        if (error)
-            return error;
-        if (slack > longest_slack) {
-            longest_slack = slack;
-            slack_file = f;
-        }
-    }
-    int error = check_complete(k, c, dir, why);
-    if (!error && longest_slack)
-        error = why_set(why, -EBADMSG,
-                        "%s: has %llu bytes, %llu more than its tensors take",
-                        k->shards.path[slack_file],
-                        (unsigned long long)k->file_bytes[slack_file],
-                        (unsigned long long)longest_slack);
-    return error;
+    int error = read_headers(k, c, why);
+    if (!error)
+        error = check_complete(k, c, dir, why);
+    return error ? error : check_ends(k, why);
 }
 
 int ckpt_open(struct ckpt **out, const char *dir, const struct config *c,
@@ -291,9 +319,10 @@ int ckpt_open(struct ckpt **out, const char *dir, const struct config *c,
     if (!error) {
         size_t experts = (size_t)config_moe_layers(c) * c->experts;
         k->file_bytes = calloc(k->shards.count, sizeof *k->file_bytes);
+        k->end_bytes = calloc(k->shards.count, sizeof *k->end_bytes);
         k->trunk = calloc(((size_t)c->layers + 1) * T_COUNT, sizeof *k->trunk);
         k->expert = calloc(experts * EXPERT_TENSORS + 1, sizeof *k->expert);
-        error = k->file_bytes && k->trunk && k->expert
+        error = k->file_bytes && k->end_bytes && k->trunk && k->expert
                     ? read_shards(k, dir, c, why)
                     : why_set(why, -ENOMEM, "%s: no memory", dir);
     }
@@ -311,6 +340,7 @@ void ckpt_close(struct ckpt *k)
         return;
     shards_free(&k->shards);
     free(k->file_bytes);
+    free(k->end_bytes);
     free(k->trunk);
     free(k->expert);
     free(k);

@@ -16,7 +16,7 @@
  * Bytes    Extents say where the payload is, to the byte; nothing in a file is
  *          aligned. The six tensors of an expert are usually one run, but that
  *          is for the caller to see.
- * Threads  read-only after open.
+ * Threads  open parses headers with a few of its own; read-only after that.
  * Errors   -ENOENT for missing shards or tensors; -ENODATA for a truncated
  *          shard; -EBADMSG for anything else that is not what the format or
  *          the config says; errnos of the kernel; -ENOMEM. The sentence names
@@ -52,8 +52,9 @@ const char *ckpt_path(const struct ckpt *k, uint32_t file);
 uint64_t ckpt_file_size(const struct ckpt *k, uint32_t file);
 
 /* Where a tensor of the trunk or of the model level (layer
- * TENSOR_MODEL_LEVEL) is. -ENOENT, and *out untouched, when this layer has
- * none of that role. T_A_LOG has the length in the file, kda_heads values or more. */
+ * TENSOR_MODEL_LEVEL) is. -ENOENT, and *out untouched, when this layer has none
+ * of that role. T_A_LOG has the length in the file: kda_heads values or
+ * more. */
 int ckpt_tensor(const struct ckpt *k, int layer, enum tensor_role role,
                 struct extent *out);
 /* Where the six tensors of an expert are: w1 packed, w1 scale, w2 packed, w2

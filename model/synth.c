@@ -120,8 +120,8 @@ static int prepare(struct job *j, const struct synth_options *o,
         error = o->size_bytes ? choose_experts(j, facts) : measure(j);
     if (!error && o->echo > j->config.vocab - SYNTH_SPECIALS)
         error = why_set(why, -EINVAL,
-                        "%s: a cycle of %u ids needs a vocabulary of %u", o->dir,
-                        o->echo, o->echo + SYNTH_SPECIALS);
+                        "%s: a cycle of %u ids needs a vocabulary of %u",
+                        o->dir, o->echo, o->echo + SYNTH_SPECIALS);
     if (error) {
         job_free(j);
         return error;
