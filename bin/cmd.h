@@ -7,6 +7,7 @@ typedef int cmd_fn(int argc, char **argv);
 cmd_fn cmd_run;
 cmd_fn cmd_tokenize;
 cmd_fn cmd_synth;
+cmd_fn cmd_replay;
 
 struct cmd {
     const char *name;

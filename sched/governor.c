@@ -7,7 +7,8 @@
 struct governor {
     uint32_t layers;
     uint64_t read_bytes, wasted_bytes;
-    float precision[][GOVERNOR_WIDTH_MOST]; /* [layers] */
+    float all[GOVERNOR_WIDTH_MOST]; /* by rank, over the layers */
+    float precision[][GOVERNOR_WIDTH_MOST]; /* [layers] negative: not seen */
 };
 
 int governor_open(struct governor **out, uint32_t layers)
@@ -19,9 +20,11 @@ int governor_open(struct governor **out, uint32_t layers)
         return -ENOMEM;
     g->layers = layers;
     g->read_bytes = g->wasted_bytes = 0;
-    for (uint32_t m = 0; m < layers; m++)
-        for (uint32_t i = 0; i < GOVERNOR_WIDTH_MOST; i++)
-            g->precision[m][i] = GOVERNOR_START;
+    for (uint32_t i = 0; i < GOVERNOR_WIDTH_MOST; i++) {
+        g->all[i] = GOVERNOR_START;
+        for (uint32_t m = 0; m < layers; m++)
+            g->precision[m][i] = -1;
+    }
     return 0;
 }
 
@@ -51,7 +54,7 @@ bool governor_allows(const struct governor *g, const struct governor_now *now,
     assert(rank > 0);
     if (rank > GOVERNOR_WIDTH_MOST || governor_width(now) == 0)
         return false;
-    float precision = g->precision[layer][rank - 1];
+    float precision = governor_precision(g, layer, rank);
     if (!now->disk_bound)
         return precision > GOVERNOR_IDLE;
     /* All that is under way may turn out to be waste, and so may this one. */
@@ -67,8 +70,12 @@ void governor_saw(struct governor *g, uint32_t layer, uint32_t rank,
     assert(rank > 0);
     if (rank > GOVERNOR_WIDTH_MOST)
         return;
-    float *p = &g->precision[layer][rank - 1];
-    *p += GOVERNOR_RATE * ((useful ? 1.0f : 0.0f) - *p);
+    float right = useful ? 1.0f : 0.0f;
+    float *all = &g->all[rank - 1], *p = &g->precision[layer][rank - 1];
+    if (*p < 0)
+        *p = *all;
+    *p += GOVERNOR_RATE * (right - *p);
+    *all += GOVERNOR_RATE_ALL * (right - *all);
 }
 
 float governor_precision(const struct governor *g, uint32_t layer,
@@ -76,7 +83,8 @@ float governor_precision(const struct governor *g, uint32_t layer,
 {
     assert(layer < g->layers);
     assert(rank > 0 && rank <= GOVERNOR_WIDTH_MOST);
-    return g->precision[layer][rank - 1];
+    float p = g->precision[layer][rank - 1];
+    return p < 0 ? g->all[rank - 1] : p;
 }
 
 void governor_spent(struct governor *g, uint64_t bytes, uint64_t wasted)

@@ -4,7 +4,8 @@
  * guesses like it were right often enough, and when the drive is the longer
  * side only as long as the waste stays a small share of all bytes read. Like
  * it: of the same layer and the same place in the predictor's order, counted
- * among guesses that were not resident, whether they were read or not.
+ * among guesses that were not resident, whether they were read or not. A layer
+ * that was not seen yet is taken to be like the others.
  *
  *     governor_open -> { governor_width, governor_allows, governor_saw,
  *                        governor_spent ... } -> governor_close
@@ -20,6 +21,7 @@
 
 #define GOVERNOR_WIDTH_MOST 16   /* guesses a layer */
 #define GOVERNOR_RATE       0.2f /* of the running mean of precision */
+#define GOVERNOR_RATE_ALL   0.05f /* of the mean over the layers */
 #define GOVERNOR_START      0.5f /* precision before anything is known */
 #define GOVERNOR_BOUND      0.5f /* precision needed if the drive is the */
 #define GOVERNOR_IDLE       0.25f /* longer side, and if it is not */

@@ -28,6 +28,7 @@ struct trace {
     uint32_t header_bytes;
     uint64_t records; /* whole ones that are in the file */
     uint64_t tail_bytes;
+    uint64_t missing; /* records that the header promises and nobody wrote */
     uint64_t next;    /* number of the record that trace_next gives */
     uint32_t step;    /* of the last */
     uint8_t *record;  /* the one that is lent out, aligned */
@@ -130,7 +131,9 @@ static int count_records(struct trace *t, uint64_t file_bytes, bool repair)
     t->unfinished = said == 0;
     if (said > t->records && !repair)
         return fail(t, TRACE_TRUNCATED, t->records, said);
-    if (said > 0 && said <= t->records) {
+    if (said > t->records) {
+        t->missing = said - t->records;
+    } else if (said > 0) {
         t->tail_bytes = body - said * t->layout.record_bytes;
         t->records = said;
     }
@@ -306,8 +309,8 @@ static int fetch(struct trace *t)
 
 static int end(struct trace *t, uint64_t tail_bytes)
 {
-    if (tail_bytes > 0)
-        fail(t, TRACE_TAIL, tail_bytes, 0);
+    if (tail_bytes > 0 || t->missing > 0)
+        fail(t, TRACE_TAIL, tail_bytes, t->missing);
     return 0;
 }
 

@@ -95,8 +95,9 @@ enum trace_problem {
     TRACE_ID_TWICE,    /* found: the id */
     TRACE_STEP,        /* found: a step below `expected` */
     TRACE_TRUNCATED,   /* found, expected: whole records */
-    TRACE_TAIL,        /* not a failure: bytes after the last whole record
-                        * that were left out; found: how many */
+    TRACE_TAIL,        /* not a failure: found bytes after the last whole
+                        * record were left out, and the header promised
+                        * `expected` more records */
 };
 
 struct trace_fault {

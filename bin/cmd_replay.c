@@ -1,0 +1,393 @@
+/* cmd_replay.c - sluice replay: what a cache and a predictor would have done. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bin/cmd.h"
+#include "bin/opt.h"
+#include "model/replay.h"
+#include "sched/cache.h"
+#include "sched/governor.h"
+#include "sched/predict.h"
+
+#define LIST_MOST   64 /* entries of a list option */
+#define TRACES_MOST 64
+
+struct options {
+    const char *policy[LIST_MOST], *prefetch[LIST_MOST];
+    uint32_t frames[LIST_MOST];
+    uint32_t policies, prefetches, frame_counts;
+    const char *pin_file;
+    uint64_t width;
+    bool json, csv, repair;
+};
+
+/* -- lists --------------------------------------------------------------- */
+
+/* The next word of a comma-separated list, or NULL. */
+static char *next_word(char **rest)
+{
+    return *rest ? strsep(rest, ",") : NULL;
+}
+
+static bool is_policy(const char *word)
+{
+    const char *name;
+    for (uint32_t i = 0; (name = cache_policy_name(i, NULL, NULL)); i++)
+        if (!strcmp(name, word))
+            return true;
+    return false;
+}
+
+static bool is_prefetch(const char *word)
+{
+    const char *name;
+    for (uint32_t i = 0; (name = predict_name(i, NULL)); i++)
+        if (!strcmp(name, word))
+            return strcmp(name, "gate") != 0;
+    return !strcmp(word, "perfect");
+}
+
+/* The words live as long as the program. */
+static const char *read_names(const char **list, uint32_t *count,
+                              bool (*known)(const char *), const char *value)
+{
+    char *rest = strdup(value), *word;
+    *count = 0;
+    if (!rest)
+        return "does not fit in memory";
+    while ((word = next_word(&rest))) {
+        if (*count == LIST_MOST)
+            return "has more than 64 names";
+        if (!known(word))
+            return NULL;
+        list[(*count)++] = word;
+    }
+    return "";
+}
+
+static const char *read_policies(void *arg, const char *value)
+{
+    struct options *o = arg;
+    const char *wrong = read_names(o->policy, &o->policies, is_policy, value);
+    if (!wrong)
+        return "names no policy; there are dhd, lru, lru-layer, ema, lfu, "
+               "lru2, s3fifo, fifo, static-pin, none, min";
+    return *wrong ? wrong : NULL;
+}
+
+static const char *read_prefetches(void *arg, const char *value)
+{
+    struct options *o = arg;
+    const char *wrong =
+        read_names(o->prefetch, &o->prefetches, is_prefetch, value);
+    if (!wrong)
+        return strstr(value, "gate")
+                   ? "has gate, which needs the model and not only a trace"
+                   : "names no predictor; there are path, table, ema, prev, "
+                     "none, perfect";
+    return *wrong ? wrong : NULL;
+}
+
+static const char *read_frames(void *arg, const char *value)
+{
+    struct options *o = arg;
+    char *rest = strdup(value), *list = rest, *word;
+    const char *wrong = rest ? NULL : "does not fit in memory";
+    o->frame_counts = 0;
+    while (!wrong && (word = next_word(&rest))) {
+        char *end;
+        errno = 0;
+        unsigned long long n = strtoull(word, &end, 10);
+        if (o->frame_counts == LIST_MOST)
+            wrong = "has more than 64 numbers";
+        else if (word[0] < '0' || word[0] > '9' || *end || errno ||
+                 n > INT32_MAX)
+            wrong = "is not a list of numbers of frames";
+        else
+            o->frames[o->frame_counts++] = (uint32_t)n;
+    }
+    free(list);
+    return wrong;
+}
+
+/* -- numbers ------------------------------------------------------------- */
+
+static double share(uint64_t part, uint64_t whole)
+{
+    return whole ? (double)part / (double)whole : 0;
+}
+
+/* Decode passes if the trace has any, else all of them: a prompt's first pass
+ * is cold for every policy. */
+static const struct replay_count *judged(const struct replay *r,
+                                         const struct replay_result *x)
+{
+    return r->facts.decode_passes ? &x->decode : &x->all;
+}
+
+static double tokens_of(const struct replay *r)
+{
+    return (double)(r->facts.decode_passes ? r->facts.tokens
+                                           : r->facts.records);
+}
+
+/* Expert bytes read a token: what was waited for and what was guessed wrong. */
+static double bytes_per_token(const struct replay *r,
+                              const struct replay_result *x)
+{
+    const struct replay_count *c = judged(r, x);
+    uint64_t reads = c->loads + c->guessed - c->guess_hits;
+    return tokens_of(r) > 0 ? (double)reads *
+                                  (double)r->facts.info.expert_bytes /
+                                  tokens_of(r)
+                            : 0;
+}
+
+/* The result of `min` with as many frames and no prefetch, or NULL. */
+static const struct replay_result *min_of(const struct replay *r,
+                                          uint32_t frames)
+{
+    for (uint32_t i = 0; i < r->results; i++)
+        if (!strcmp(r->result[i].policy, "min") &&
+            r->result[i].frames == frames)
+            return &r->result[i];
+    return NULL;
+}
+
+/* -- printing ------------------------------------------------------------ */
+
+static json_t *json_of(const char *path, const struct replay *r,
+                       const struct replay_result *x)
+{
+    json_t *loads = json_array(), *hits = json_array();
+    for (uint32_t i = 0; i < r->facts.passes; i++) {
+        json_array_append_new(loads, json_integer(x->step_loads[i]));
+        json_array_append_new(hits, json_integer((json_int_t)x->step_hits[i]));
+    }
+    const struct replay_count *a = &x->all, *d = &x->decode;
+    return json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:I,"
+        " s:I, s:I, s:I, s:f}",
+        "trace", path, "policy", x->policy, "prefetch", x->prefetch,
+        "frames", (json_int_t)x->frames,
+        "requests", (json_int_t)a->requests,
+        "hits", (json_int_t)(a->requests - a->loads),
+        "loads", (json_int_t)a->loads,
+        "step_loads", loads, "step_hits", hits,
+        "decode_requests", (json_int_t)d->requests,
+        "decode_hits", (json_int_t)(d->requests - d->loads),
+        "decode_loads", (json_int_t)d->loads,
+        "evictions", (json_int_t)x->evictions,
+        "bypassed", (json_int_t)x->bypassed,
+        "guessed", (json_int_t)a->guessed,
+        "guess_hits", (json_int_t)a->guess_hits,
+        "expert_bytes_per_token", bytes_per_token(r, x));
+}
+
+static int print_json(char **paths, struct replay **replays, int count)
+{
+    json_t *all = json_array();
+    for (int t = 0; t < count; t++)
+        for (uint32_t i = 0; i < replays[t]->results; i++)
+            json_array_append_new(all, json_of(paths[t], replays[t],
+                                               &replays[t]->result[i]));
+    int failed = json_dumpf(all, stdout, JSON_COMPACT) || putchar('\n') == EOF;
+    json_decref(all);
+    return failed ? 1 : 0;
+}
+
+static void print_csv(char **paths, struct replay **replays, int count)
+{
+    puts("trace,policy,prefetch,frames,requests,hits,loads,decode_requests,"
+         "decode_hits,decode_loads,evictions,bypassed,guessed,guess_hits,"
+         "expert_bytes_per_token");
+    for (int t = 0; t < count; t++) {
+        for (uint32_t i = 0; i < replays[t]->results; i++) {
+            const struct replay_result *x = &replays[t]->result[i];
+            const struct replay_count *a = &x->all, *d = &x->decode;
+            putchar('"');
+            for (const char *c = paths[t]; *c; c++)
+                printf(*c == '"' ? "\"\"" : "%c", *c);
+            printf("\",%s,%s,%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
+                   ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
+                   ",%" PRIu64 ",%.0f\n",
+                   x->policy, x->prefetch, x->frames, a->requests,
+                   a->requests - a->loads, a->loads, d->requests,
+                   d->requests - d->loads, d->loads, x->evictions,
+                   x->bypassed, a->guessed, a->guess_hits,
+                   bytes_per_token(replays[t], x));
+        }
+    }
+}
+
+static void print_row(const struct replay *r, const struct replay_result *x,
+                      bool guesses)
+{
+    const struct replay_count *c = judged(r, x);
+    const struct replay_result *min = min_of(r, x->frames);
+    uint64_t hits = c->requests - c->loads;
+    printf("%-10s %-8s %7u %6.1f %7.2f %9.1f", x->policy, x->prefetch,
+           x->frames,
+           100 * share(x->frames,
+                       (uint64_t)r->facts.info.layers * r->facts.info.experts),
+           100 * share(hits, c->requests), (double)c->loads / tokens_of(r));
+    if (r->facts.info.expert_bytes)
+        printf(" %8.2f", bytes_per_token(r, x) / 1e9);
+    else
+        printf(" %8s", "-");
+    if (min)
+        printf(" %7.2f", 100 * share(judged(r, min)->requests -
+                                         judged(r, min)->loads,
+                                     c->requests) -
+                             100 * share(hits, c->requests));
+    else
+        printf(" %7s", "-");
+    if (guesses && strcmp(x->prefetch, "none"))
+        printf(" %8.1f %6.1f", 100 * share(c->guess_hits, c->loads),
+               100 * share(c->guessed - c->guess_hits, c->guessed));
+    putchar('\n');
+}
+
+static void print_table(const char *path, const struct replay *r)
+{
+    const struct passes_facts *f = &r->facts;
+    bool guesses = false;
+    for (uint32_t i = 0; i < r->results; i++)
+        guesses |= strcmp(r->result[i].prefetch, "none") != 0;
+    printf("%s: %u layers of %u experts, top %u; %u passes, %" PRIu64
+           " rows, %" PRIu64 " requests; counted over %s\n",
+           path, f->info.layers, f->info.experts, f->info.top_k, f->passes,
+           f->records, f->requests,
+           f->decode_passes ? "the decode passes" : "all passes");
+    printf("%-10s %-8s %7s %6s %7s %9s %8s %7s%s\n", "policy", "prefetch",
+           "frames", "% pool", "hits %", "loads/tok", "GB/tok", "to min",
+           guesses ? " covers % waste %" : "");
+    for (uint32_t i = 0; i < r->results; i++)
+        print_row(r, &r->result[i], guesses);
+}
+
+/* -- running ------------------------------------------------------------- */
+
+/* 1, 2, 5, 10 and 20 % of all experts. */
+static void default_frames(uint32_t frames[5], const struct trace_info *i)
+{
+    static const uint32_t percent[5] = { 1, 2, 5, 10, 20 };
+    for (int k = 0; k < 5; k++)
+        frames[k] = (uint32_t)((uint64_t)i->layers * i->experts *
+                               percent[k] / 100);
+}
+
+static int replay(struct replay **out, const char *path,
+                  const struct options *o)
+{
+    struct why why = { 0 };
+    uint32_t frames[5];
+    struct replay_options ro = {
+        .policy = o->policy,
+        .prefetch = o->prefetch,
+        .frames = o->frames,
+        .policies = o->policies,
+        .prefetches = o->prefetches,
+        .frame_counts = o->frame_counts,
+        .pin_file = o->pin_file,
+        .width = (uint32_t)o->width,
+        .repair = o->repair,
+    };
+    if (!ro.frame_counts) {
+        struct trace *t;
+        struct trace_fault fault;
+        if (!trace_open(&t, path, o->repair, &fault)) {
+            default_frames(frames, trace_info(t));
+            trace_close(t);
+        } /* else replay_run says why not */
+        ro.frames = frames;
+        ro.frame_counts = 5;
+    }
+    if (replay_run(out, path, &ro, &why)) {
+        fprintf(stderr, "sluice: %s\n", why.text);
+        return 1;
+    }
+    const struct passes_facts *f = &(*out)->facts;
+    if (f->tail_bytes || f->missing)
+        fprintf(stderr, "sluice: %s: the end was repaired: %" PRIu64 " bytes "
+                "left out, %" PRIu64 " records missing, %" PRIu64 " used\n",
+                path, f->tail_bytes, f->missing, f->records);
+    return 0;
+}
+
+static int print_all(const struct options *o, char **paths,
+                     struct replay **replays, int count)
+{
+    if (o->json)
+        return print_json(paths, replays, count);
+    if (o->csv) {
+        print_csv(paths, replays, count);
+        return 0;
+    }
+    for (int t = 0; t < count; t++) {
+        if (t > 0)
+            putchar('\n');
+        print_table(paths[t], replays[t]);
+    }
+    return 0;
+}
+
+int cmd_replay(int argc, char **argv)
+{
+    static struct options o = {
+        .policy = { "dhd", "lru", "min" },
+        .policies = 3,
+        .prefetch = { "none" },
+        .prefetches = 1,
+        .width = GOVERNOR_WIDTH_MOST,
+    };
+    static const struct opt table[] = {
+        { "policy", 0, OPT_CALL, &o, "A,B", "cache policies (dhd,lru,min)",
+          read_policies },
+        { "prefetch", 0, OPT_CALL, &o, "C,D",
+          "predictors: path, table, ema, prev, none, perfect (none)",
+          read_prefetches },
+        { "frames", 0, OPT_CALL, &o, "N,M",
+          "experts that fit, staging not counted (1 to 20 % of all)",
+          read_frames },
+        { "pin", 0, OPT_TEXT, &o.pin_file, "TRACE",
+          "the trace that static-pin counts", NULL },
+        { "width", 0, OPT_UINT, &o.width, "N",
+          "most guesses a layer, at most 16 (16)", NULL },
+        { "repair", 0, OPT_FLAG, &o.repair, NULL,
+          "use what is whole of a truncated trace", NULL },
+        { "json", 0, OPT_FLAG, &o.json, NULL, "print JSON", NULL },
+        { "csv", 0, OPT_FLAG, &o.csv, NULL, "print CSV", NULL },
+    };
+    static const struct opt_command command = {
+        "sluice replay TRACE... [--policy A,B] [--prefetch C,D] [--frames N,M]",
+        "Compare cache and prefetch policies on recorded routing traces.",
+        table, sizeof table / sizeof *table,
+    };
+    const char *paths[TRACES_MOST];
+    struct replay *replays[TRACES_MOST];
+    int count = opt_parse(&command, argc, argv, paths, TRACES_MOST);
+    if (count < 0)
+        return opt_status(count);
+    if (count == 0)
+        return opt_usage_error(&command, "which trace?");
+    if (o.width > GOVERNOR_WIDTH_MOST)
+        return opt_usage_error(&command, "--width is at most 16");
+    if (o.json && o.csv)
+        return opt_usage_error(&command, "--json or --csv, not both");
+    for (uint32_t i = 0; i < o.policies; i++)
+        if (!strcmp(o.policy[i], "static-pin") && !o.pin_file)
+            return opt_usage_error(&command, "static-pin needs --pin TRACE");
+    int done = 0, status = 0;
+    while (done < count && !(status = replay(&replays[done], paths[done], &o)))
+        done++;
+    if (!status)
+        status = print_all(&o, (char **)paths, replays, count);
+    for (int t = 0; t < done; t++)
+        replay_free(replays[t]);
+    return status;
+}
