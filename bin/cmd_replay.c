@@ -1,4 +1,4 @@
-/* cmd_replay.c - sluice replay: what a cache and a predictor would have done. */
+/* cmd_replay.c - sluice replay: cache and prefetch policies on a trace. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>

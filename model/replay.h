@@ -30,7 +30,7 @@ struct replay_count {
     uint64_t requests;  /* rows x top-k x layers */
     uint64_t loads;     /* distinct (pass, layer, expert) not resident */
     uint64_t guessed;   /* experts read before their layer's router */
-    uint64_t guess_hits; /* that were loads, so that these were not waited for */
+    uint64_t guess_hits; /* that were among the loads */
 };
 
 /* One policy with one number of frames and one prefetch. */
