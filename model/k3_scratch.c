@@ -134,8 +134,11 @@ void k3_scratch_size(const struct config *c, const struct k3_options *o,
     struct scratch unused;
     uint64_t none = cut(&unused, NULL, c, o, threads, 0);
     uint64_t many = cut(&unused, NULL, c, o, threads, K3_ROWS_MAX);
-    out->fixed_bytes = none + ROUNDING;
+    /* Both in pages, so that whatever is planned stays aligned. */
+    out->fixed_bytes = (none + ROUNDING) / BLOCK_PAGE * BLOCK_PAGE;
     out->row_bytes = (many - none) / K3_ROWS_MAX + 1;
+    out->row_bytes = (out->row_bytes + BLOCK_PAGE - 1) / BLOCK_PAGE *
+                     BLOCK_PAGE;
 }
 
 void k3_scratch_cut(struct scratch *s, uint8_t *base, const struct config *c,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 enum {
+    PAGE = 4096,
     RING_TILES = 8,      /* the smallest ring, in largest tiles, a drive */
     RING_GOAL_TILES = 48,
     ROW_SHARE = 8,       /* rows may take an eighth of what is above the floor */
@@ -152,6 +153,7 @@ static void spend(struct plan *p, const struct plan_input *in,
         uint64_t goal = ring_of(in, drive, tiles);
         uint64_t most = p->ring_bytes + extra / RING_SHARE *
                                             (in->drives > 1 ? 4 : 1);
+        most = most / PAGE * PAGE;
         goal = goal < most ? goal : most;
         if (goal > p->ring_bytes) {
             left -= goal - p->ring_bytes;
@@ -173,6 +175,7 @@ static void spend(struct plan *p, const struct plan_input *in,
 
 int plan_make(struct plan *p, bool *resident, const struct plan_input *in)
 {
+    assert(in->scratch_bytes % PAGE == 0 && in->row_bytes % PAGE == 0);
     assert(in->drives >= 1 && in->drives <= PLAN_DRIVES_MAX);
     struct drive_bytes drive[PLAN_DRIVES_MAX];
     uint64_t always;

@@ -229,11 +229,12 @@ static bool ring_take(struct stream *s, struct lane *l, uint32_t tile)
     uint64_t bytes = s->o.tiles[tile].frame_bytes, skipped = 0;
     if (!l->live_count)
         l->ring_at = 0;
-    if (l->ring_at + bytes > l->ring_bytes)
+    bool wraps = l->ring_at + bytes > l->ring_bytes;
+    if (wraps)
         skipped = l->ring_bytes - l->ring_at;
     if (l->ring_used + skipped + bytes > l->ring_bytes)
         return false;
-    if (skipped)
+    if (wraps)
         l->ring_at = 0;
     s->state[tile].frame = l->ring + l->ring_at;
     l->ring_at += bytes;
