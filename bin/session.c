@@ -8,6 +8,7 @@
 
 #include "bin/memory.h"
 #include "sched/cache.h"
+#include "sched/predict.h"
 #include "sched/stream.h"
 
 enum { PROGRESS_NS = 200 * 1000 * 1000 };
@@ -20,7 +21,7 @@ void session_defaults(struct session_args *a)
     memset(a, 0, sizeof *a);
     a->context = 4096;
     a->io = "auto";
-    a->prefetch = "none";
+    a->prefetch = "auto";
     a->draft = "off";
     a->top_p = 1;
     a->mla_latent_eps = 1e-6;
@@ -62,6 +63,15 @@ static bool known_policy(const char *name)
     return false;
 }
 
+static bool known_prefetch(const char *name)
+{
+    const char *each;
+    for (uint32_t i = 0; (each = predict_name(i, NULL)); i++)
+        if (!strcmp(each, name))
+            return true;
+    return false;
+}
+
 const char *session_options(const struct session_args *a,
                             struct k3_options *o)
 {
@@ -78,8 +88,8 @@ const char *session_options(const struct session_args *a,
         return "--policy has no such policy (try sluice replay --help)";
     if (a->policy && !strcmp(a->policy, "static-pin"))
         return "--policy static-pin needs a trace: static-pin=FILE";
-    if (strcmp(a->prefetch, "none"))
-        return "--prefetch serves only none";
+    if (strcmp(a->prefetch, "auto") && !known_prefetch(a->prefetch))
+        return "--prefetch has no such predictor (try sluice replay --help)";
     if (strcmp(a->draft, "off"))
         return "--draft serves only off";
     if (a->temperature < 0)

@@ -38,7 +38,7 @@ struct session_args {
     { "policy", 0, OPT_TEXT, &(a)->policy, "NAME", \
       "expert cache policy; default dhd", NULL }, \
     { "prefetch", 0, OPT_TEXT, &(a)->prefetch, "NAME", \
-      "guess experts ahead; default none", NULL }, \
+      "guess experts ahead; default auto", NULL }, \
     { "device", 0, OPT_CALL, (a), "GBPS[,US]", \
       "simulate a drive of this rate and latency; repeat for more", \
       session_device }, \

@@ -57,7 +57,7 @@ struct k3_options {
     uint32_t drafts;    /* most draft rows a pass */
     const char *io;       /* "auto", "uring", "pread" */
     const char *policy;   /* NULL: the default */
-    const char *prefetch; /* NULL: "none" */
+    const char *prefetch; /* NULL: "auto": gate where it pays */
     const char *pin_file; /* of static-pin */
     const struct paced_drive *paced;
     uint32_t    paced_count;

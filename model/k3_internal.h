@@ -15,7 +15,8 @@
 /* What the timeline calls the work between two waits; product kernels have the
  * number of their tensor role. */
 enum k3_kernel { K3_MIX = T_COUNT, K3_CONV, K3_RECURRENCE, K3_ATTEND,
-                 K3_ROUTE, K3_EXPERTS, K3_REDUCE, K3_KERNELS };
+                 K3_ROUTE, K3_EXPERTS, K3_REDUCE, K3_GUESS,
+                 K3_KERNELS };
 
 /* The vectors of the layer at hand, copied out of their tile so that it can
  * leave the ring: [role] or NULL. */
@@ -83,6 +84,7 @@ struct k3 {
     struct fetch  *fetch;
     struct journal *journal;
     struct team   *team;
+    struct guesser *guesser; /* or NULL */
     struct state_shape shape;
     uint8_t       *state; /* [sequences][shape.bytes] */
     struct scratch s;

@@ -15,6 +15,7 @@
 #include "compute/norm.h"
 #include "compute/pack.h"
 #include "compute/router.h"
+#include "model/k3_guess.h"
 #include "model/k3_internal.h"
 #include "model/k3_limits.h"
 
@@ -478,6 +479,7 @@ int k3_moe(struct pass *p, uint32_t layer)
     if (err)
         return err;
     const struct cache_use *uses = choose(p, &n);
+    k3_guess_judge(p, layer);
     fetch_begin(k->fetch, (uint32_t)k->passes, layer - k->c.first_dense, uses,
                 n);
     tell(p, layer);
@@ -485,6 +487,7 @@ int k3_moe(struct pass *p, uint32_t layer)
                      k->c.latent);
     if (!err) {
         k3_pack(k, s->zp, s->z, p->rows, k->c.latent);
+        k3_guess_ahead(p, layer);
         err = experts(p, layer, uses);
     }
     if (!err)

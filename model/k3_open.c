@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "compute/kern.h"
+#include "model/k3_guess.h"
 #include "model/k3_internal.h"
 #include "model/k3_limits.h"
 #include "model/k3_shape.h"
@@ -115,7 +116,7 @@ static int open_experts(struct k3 *k, uint64_t frame_bytes, struct why *why)
         .layers = config_moe_layers(&k->c), .experts = k->c.experts,
         .cache_frames = k->plan.expert_frames,
         .staging_frames = k->plan.staging_frames,
-        .reserve = k->plan.staging_frames / 2,
+        .reserve = 1,
         .frames = arena_take(k->arena, frames * frame_bytes, BLOCK_PAGE),
         .frame_bytes = frame_bytes, .payload_bytes = expert_bytes(&k->c),
         .place = place_expert, .place_arg = k,
@@ -124,7 +125,7 @@ static int open_experts(struct k3 *k, uint64_t frame_bytes, struct why *why)
     err = fetch_open(&k->fetch, &fo);
     if (err)
         return why_set(why, err, "no memory for the table of experts");
-    return 0;
+    return k3_guess_open(&k->guesser, k, why);
 }
 
 static int open_tables(struct k3 *k, struct why *why)
@@ -167,6 +168,7 @@ int k3_open(struct k3 **out, const char *dir, const struct k3_options *o,
         k->resident = shape.resident;
         k->shape = shape.state;
         k->plan = shape.plan;
+        k->o.prefetch = shape.prefetch;
         free(shape.plan_tile);
         if (k->o.journal_events &&
             journal_open(&k->journal, k->o.journal_events))
@@ -197,6 +199,7 @@ void k3_close(struct k3 *k)
     if (!k)
         return;
     stream_close(k->stream);
+    k3_guess_close(k->guesser);
     fetch_close(k->fetch);
     cache_close(k->cache);
     reader_close(k->reader);

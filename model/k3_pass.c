@@ -8,6 +8,7 @@
 #include "compute/bf16.h"
 #include "compute/norm.h"
 #include "compute/pack.h"
+#include "model/k3_guess.h"
 #include "model/k3_internal.h"
 #include "model/k3_limits.h"
 
@@ -343,6 +344,7 @@ static int attention(struct pass *p, uint32_t layer)
         if (err)
             return err;
     }
+    k3_guess_layer(k, layer);
     if (layer % k->c.attn_res_block == 0)
         snapshot(p);
     int err = config_is_mla(&k->c, layer) ? k3_mla(p, layer)
@@ -560,6 +562,14 @@ int k3_pass(struct k3 *k, const struct k3_row *rows, uint32_t n,
     struct mark after = mark(k);
     account(k, phase, n, &before, &after);
     k->passes++;
+    int64_t waited = after.wait_trunk - before.wait_trunk +
+                     after.wait_expert - before.wait_expert;
+    uint64_t wasted = after.experts.wasted_bytes - before.experts.wasted_bytes;
+    k3_guess_pass(k, (double)(after.ns - before.ns - waited) / 1e9,
+                  after.trunk - before.trunk + wasted +
+                      after.experts.demand_bytes - before.experts.demand_bytes +
+                      after.experts.guess_bytes - before.experts.guess_bytes,
+                  wasted);
     if (!p.err)
         for (uint32_t i = 0; i < k->runs; i++)
             state_header(k->state + k->run[i].sequence * k->shape.bytes)

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "model/ckpt.h"
+#include "model/k3_guess.h"
 #include "model/k3_internal.h"
 #include "model/k3_limits.h"
 
@@ -34,7 +35,7 @@ void k3_option_defaults(struct k3_options *o)
     if (!o->policy)
         o->policy = cache_policy_name(0, NULL, NULL);
     if (!o->prefetch)
-        o->prefetch = "none";
+        o->prefetch = "auto";
     if (!o->kernel_repeat)
         o->kernel_repeat = 1;
 }
@@ -169,7 +170,7 @@ static void plan_tiles(struct k3_shape *s, struct plan_input *in,
             .always = piece->layer < 0 &&
                       tiles_small((enum tensor_role)piece->role),
             .first = piece->role == T_ROUTER &&
-                     !strcmp(o->prefetch, "gate"),
+                     !strcmp(s->prefetch, "gate"),
         };
     }
     if (!in->drives)
@@ -190,7 +191,9 @@ static void plan_sizes(struct k3_shape *s, struct plan_input *in,
                         (uint64_t)c->vocab * VOCAB_HEAP +
                         (uint64_t)s->tiles->count * TILE_HEAP +
                         (uint64_t)threads * THREAD_HEAP +
-                        journal_bytes(o->journal_events) + o->heap_bytes;
+                        journal_bytes(o->journal_events) + o->heap_bytes +
+                        k3_guess_bytes(s->prefetch, config_moe_layers(c),
+                                       c->experts, c->hidden);
     in->state_bytes = s->state.bytes;
     in->sequences = o->sequences;
     in->scratch_bytes =
@@ -207,11 +210,30 @@ static void plan_sizes(struct k3_shape *s, struct plan_input *in,
     in->keeps_experts = strcmp(o->policy, "none") != 0;
 }
 
+/* Guesses pay where the trunk is resident and the drive waits for routers; with
+ * `auto` the plan is made for them and, if the trunk does not fit, without. */
+static int make_plan(struct k3_shape *s, const struct ckpt *ckpt,
+                     const struct config *c, const struct k3_options *o,
+                     uint32_t threads)
+{
+    bool choose = !strcmp(o->prefetch, "auto");
+    s->prefetch = choose ? "gate" : o->prefetch;
+    for (;;) {
+        struct plan_input in = { 0 };
+        plan_tiles(s, &in, ckpt, o);
+        plan_sizes(s, &in, c, o, threads);
+        int err = plan_make(&s->plan, s->resident, &in);
+        if (!choose || (!err && !s->plan.ring_bytes))
+            return err;
+        s->prefetch = "none";
+        choose = false;
+    }
+}
+
 int k3_shape_of(struct k3_shape *s, const struct ckpt *ckpt,
                 const struct config *c, const struct k3_options *o,
                 uint32_t threads, struct why *why)
 {
-    struct plan_input in = { 0 };
     struct tiles_source source = { .tensor = ckpt ? from_ckpt : from_layout,
                                    .arg = ckpt ? (const void *)ckpt : c };
     memset(s, 0, sizeof *s);
@@ -228,9 +250,7 @@ int k3_shape_of(struct k3_shape *s, const struct ckpt *ckpt,
     if (!s->plan_tile || !s->resident) {
         err = why_set(why, -ENOMEM, "no memory for a plan");
     } else {
-        plan_tiles(s, &in, ckpt, o);
-        plan_sizes(s, &in, c, o, threads);
-        err = plan_make(&s->plan, s->resident, &in);
+        err = make_plan(s, ckpt, c, o, threads);
         if (err == -ENOBUFS)
             why_set(why, err, "a memory budget of %" PRIu64 " bytes is below "
                     "the floor of %" PRIu64 " bytes (%.2f GiB) for this model "

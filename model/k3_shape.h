@@ -16,6 +16,7 @@ struct k3_shape {
     struct state_shape state;
     struct plan        plan;
     uint64_t           expert_frame_bytes;
+    const char        *prefetch; /* chosen, when the option says auto */
 };
 
 /* Options left 0 or NULL get their defaults. */
