@@ -39,6 +39,14 @@ struct k3_row {
     uint8_t  phase;  /* enum k3_phase */
 };
 
+/* How far reads run ahead of compute. The engine knows one way; the others are
+ * what other engines do, for bench/overlap. */
+enum k3_look_ahead {
+    K3_LOOK_RING,  /* as far as the ring goes, round and round */
+    K3_LOOK_NONE,  /* read, then compute */
+    K3_LOOK_LAYER, /* the whole next layer; experts of a layer are joined */
+};
+
 /* Told of every routing decision, in the order of layers and rows. */
 typedef void k3_routed_fn(void *arg, uint32_t layer, uint32_t row,
                           const uint32_t *ids, const float *weights,
@@ -65,6 +73,8 @@ struct k3_options {
     float    mla_latent_eps;   /* 0: the config's */
     uint32_t journal_events;   /* 0: no timeline */
     uint32_t kernel_repeat;    /* benches: every product so many times */
+    uint8_t  look_ahead;       /* benches: enum k3_look_ahead */
+    uint64_t ring_bytes;       /* benches: at least so much ring */
     uint64_t in_flight_bytes;  /* 0: probe */
     uint64_t heap_bytes;       /* what the caller keeps beside us */
     k3_routed_fn *routed;

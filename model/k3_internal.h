@@ -97,6 +97,7 @@ struct k3 {
     struct cache_verdict *verdict;
     _Atomic bool   cancel;
     uint64_t       passes;
+    uint64_t       end;    /* of the trunk that coming passes will need */
     int64_t        wait_expert_ns;
     uint64_t       trunk_bytes, embed_bytes;
     struct k3_totals totals[K3_PHASES];

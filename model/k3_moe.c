@@ -399,6 +399,14 @@ static int experts(struct pass *p, uint32_t layer,
     snprintf(what, sizeof what, "an expert of layer %" PRIu32, layer);
     for (;;) {
         uint32_t seen = stream_events(k->stream);
+        bool joins = k->o.look_ahead != K3_LOOK_RING;
+        if (joins && fetch_waiting(k->fetch)) {
+            int stopped = wait_for_any(p, seen, layer);
+            if (stopped)
+                return stopped;
+            if (!stream_failure(k->stream).error)
+                continue;
+        }
         int err = fill_batch(p, layer, &b, uses, &rest);
         if (err == -ENOENT)
             break;

@@ -233,7 +233,9 @@ uint32_t k3_rows(const struct k3 *k)
 
 void k3_allow(struct k3 *k, uint64_t passes)
 {
-    stream_allow(k->stream, k->passes + passes);
+    k->end = (k->passes + passes) * k->tiles->count;
+    if (k->o.look_ahead == K3_LOOK_RING)
+        stream_allow(k->stream, k->end);
 }
 
 const float *k3_logits(const struct k3 *k, uint32_t i)

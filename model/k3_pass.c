@@ -53,6 +53,8 @@ int k3_tensor_failed(struct pass *p, int layer, enum tensor_role role)
 int k3_hold(struct pass *p, uint32_t tile, const uint8_t **frame)
 {
     struct k3 *k = p->k;
+    if (k->o.look_ahead == K3_LOOK_NONE)
+        stream_allow(k->stream, k->passes * k->tiles->count + tile + 1);
     int err = stream_hold(k->stream, tile, frame);
     if (!err) {
         if (!k->resident[tile])
@@ -322,12 +324,52 @@ static void snapshot(struct pass *p)
     p->fresh = true;
 }
 
+/* One past the last tile of a layer; layers past the last are the head and the
+ * next pass's first. */
+static uint64_t layer_end(const struct k3 *k, uint32_t layer)
+{
+    uint32_t first, end;
+    if (layer + 1 < k->c.layers) {
+        small_tiles(k->tiles, (int)layer + 1, &first, &end);
+        return first;
+    }
+    if (layer + 1 == k->c.layers) {
+        small_tiles(k->tiles, TENSOR_MODEL_LEVEL, &first, &end);
+        return first;
+    }
+    return layer == k->c.layers
+               ? k->tiles->count
+               : k->tiles->count + layer_end(k, layer - k->c.layers - 1);
+}
+
+/* What an engine does that reads whole layers, one ahead: this layer must be
+ * there entirely, and only then may the next be read. */
+static int look_one_layer(struct pass *p, uint32_t layer, uint32_t tile)
+{
+    struct k3 *k = p->k;
+    uint64_t base = k->passes * k->tiles->count;
+    uint64_t end = base + layer_end(k, layer + 1);
+    if (k->o.look_ahead != K3_LOOK_LAYER)
+        return 0;
+    for (uint32_t t = tile; t < layer_end(k, layer); t++) {
+        stream_allow(k->stream, base + layer_end(k, layer));
+        int err = stream_wait(k->stream, t);
+        if (err)
+            return k3_read_failed(p, err, "a layer");
+    }
+    stream_allow(k->stream, end < k->end ? end : k->end);
+    return 0;
+}
+
 static int attention(struct pass *p, uint32_t layer)
 {
     struct k3 *k = p->k;
     uint32_t first, end;
     uint64_t used = 0;
     small_tiles(k->tiles, (int)layer, &first, &end);
+    int ahead = look_one_layer(p, layer, first);
+    if (ahead)
+        return ahead;
     memset(k->small.at, 0, sizeof k->small.at);
     for (uint32_t t = first; t < end; t++) {
         const uint8_t *frame;
@@ -446,6 +488,9 @@ static int head(struct pass *p)
         if (p->row[r].logits)
             wanted[n++] = r;
     small_tiles(k->tiles, TENSOR_MODEL_LEVEL, &first, &end);
+    int ahead = look_one_layer(p, k->c.layers, first);
+    if (ahead)
+        return ahead;
     for (uint32_t t = first; t < end; t++) {
         const uint8_t *frame;
         int err = k3_hold(p, t, &frame);

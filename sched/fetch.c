@@ -284,6 +284,15 @@ void fetch_end(struct fetch *f)
     f->count = 0;
 }
 
+uint32_t fetch_waiting(const struct fetch *f)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < f->count; i++)
+        n += f->item[i].state == ITEM_POSTED && !f->item[i].resident &&
+             load_state(f, f->item[i].frame) == LOAD_WAITING;
+    return n;
+}
+
 enum fetch_how fetch_how(const struct fetch *f, uint32_t item)
 {
     return f->item[item].how;

@@ -69,6 +69,8 @@ int  fetch_next(struct fetch *f, uint32_t *item, const uint8_t **frame);
 /* Compute is done with it. */
 void fetch_done(struct fetch *f, uint32_t item);
 void fetch_end(struct fetch *f);
+/* Experts that are asked for and not yet there. */
+uint32_t fetch_waiting(const struct fetch *f);
 enum fetch_how fetch_how(const struct fetch *f, uint32_t item);
 
 /* Read experts of a later layer while nothing else is to be read; those that

@@ -188,6 +188,12 @@ int plan_make(struct plan *p, bool *resident, const struct plan_input *in)
     p->rows = in->rows ? 1 : 0;
     p->scratch_bytes = in->scratch_bytes + in->row_bytes;
     p->ring_bytes = ring_of(in, drive, RING_TILES);
+    if (p->ring_bytes < in->ring_least_bytes) {
+        uint64_t all = ring_of(in, drive, UINT32_MAX);
+        p->ring_bytes = in->ring_least_bytes < all
+                            ? in->ring_least_bytes / PAGE * PAGE
+                            : all;
+    }
     p->staging_frames = in->expert_layers ? in->top_k : 0;
     p->resident_bytes = always;
     p->floor_bytes = p->program_bytes + p->state_bytes + p->scratch_bytes +

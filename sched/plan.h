@@ -40,6 +40,7 @@ struct plan_input {
     uint64_t expert_frame_bytes, expert_payload_bytes;
     uint32_t expert_blocks; /* experts in the model */
     uint32_t expert_layers, top_k;
+    uint64_t ring_least_bytes; /* the ring is not shorter, if it is needed */
     bool     keeps_experts; /* the policy uses frames beside staging */
     uint32_t drives;
     double   rate[PLAN_DRIVES_MAX]; /* relative speed of each drive; 0: equal */

@@ -133,9 +133,9 @@ void stream_close(struct stream *s)
     free(s);
 }
 
-void stream_allow(struct stream *s, uint64_t passes)
+void stream_allow(struct stream *s, uint64_t end)
 {
-    atomic_store(&s->passes, passes);
+    atomic_store(&s->end, end);
     reader_wake(s->o.reader);
 }
 
@@ -170,7 +170,7 @@ bool stream_ready(const struct stream *s, uint32_t tile)
 }
 
 /* Sleep until the tile is there or something broke. */
-static int wait_tile(struct stream *s, uint32_t tile)
+static int sleep_for(struct stream *s, uint32_t tile)
 {
     for (;;) {
         uint32_t seen = stream_events(s);
@@ -189,7 +189,7 @@ int stream_preload(struct stream *s)
     for (uint32_t t = 0; t < s->o.tile_count; t++) {
         if (!s->o.tiles[t].home)
             continue;
-        int err = wait_tile(s, t);
+        int err = sleep_for(s, t);
         if (!err && atomic_load(&s->state[t].phase) == TILE_FAILED)
             err = s->state[t].error;
         if (err)
@@ -198,16 +198,15 @@ int stream_preload(struct stream *s)
     return 0;
 }
 
-int stream_hold(struct stream *s, uint32_t tile, const uint8_t **frame)
+int stream_wait(struct stream *s, uint32_t tile)
 {
     assert(tile < s->o.tile_count);
     struct tile_state *t = &s->state[tile];
-    *frame = NULL;
     if (s->o.cancel && atomic_load(s->o.cancel))
         return -ECANCELED;
     if (!stream_ready(s, tile)) {
         int64_t begin = stream_clock_ns();
-        int err = wait_tile(s, tile);
+        int err = sleep_for(s, tile);
         int64_t end = stream_clock_ns();
         s->hold_wait_ns += end - begin;
         struct journal_event e = { .begin_ns = begin, .end_ns = end,
@@ -217,9 +216,16 @@ int stream_hold(struct stream *s, uint32_t tile, const uint8_t **frame)
         if (err)
             return err;
     }
-    if (atomic_load_explicit(&t->phase, memory_order_acquire) == TILE_FAILED)
-        return t->error;
-    *frame = t->frame;
+    uint32_t phase = atomic_load_explicit(&t->phase, memory_order_acquire);
+    return phase == TILE_FAILED ? t->error : 0;
+}
+
+int stream_hold(struct stream *s, uint32_t tile, const uint8_t **frame)
+{
+    int err = stream_wait(s, tile);
+    *frame = err ? NULL : s->state[tile].frame;
+    if (err)
+        return err;
     if (!s->o.tiles[tile].home)
         atomic_fetch_add(&s->held_bytes, s->o.tiles[tile].frame_bytes);
     return 0;

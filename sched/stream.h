@@ -92,11 +92,14 @@ void stream_close(struct stream *s);
 /* Read every tile that has a home. Blocks. */
 int stream_preload(struct stream *s);
 
-/* Let look-ahead go to the end of pass `passes`, counted from the first. */
-void stream_allow(struct stream *s, uint64_t passes);
+/* Let look-ahead go as far as, and not including, tile `end` of the circle
+ * unrolled: pass * tile_count + tile, passes counted from 0. */
+void stream_allow(struct stream *s, uint64_t end);
 
 /* True when stream_hold would not wait. */
 bool stream_ready(const struct stream *s, uint32_t tile);
+/* Wait for the tile, without taking it. Errors as stream_hold. */
+int  stream_wait(struct stream *s, uint32_t tile);
 /* Wait for the tile and borrow its frame. Tiles are held and released in the
  * order of the circle. -ECANCELED, or the errno of the read that failed. */
 int  stream_hold(struct stream *s, uint32_t tile, const uint8_t **frame);

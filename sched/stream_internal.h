@@ -58,7 +58,7 @@ struct stream {
     struct load      **post;
     uint32_t           post_room;
     _Atomic uint32_t   post_tail, post_head;
-    _Atomic uint64_t   passes;
+    _Atomic uint64_t   end; /* of what may be read, see stream_allow */
     _Atomic uint32_t   events, sleepers;
     _Atomic bool       stop;
     _Atomic int        failed;

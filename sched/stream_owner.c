@@ -254,11 +254,12 @@ static bool open_tile(struct stream *s, struct lane *l)
         tile = l->home[l->home_next++];
         s->state[tile].frame = s->o.tiles[tile].home;
     } else {
-        if (!l->tile_count ||
-            l->begun >= atomic_load(&s->passes) * l->tile_count)
+        if (!l->tile_count)
             return false;
         tile = l->tile[l->begun % l->tile_count];
-        if (atomic_load(&s->state[tile].phase) != TILE_EMPTY ||
+        if (l->begun / l->tile_count * s->o.tile_count + tile >=
+                atomic_load(&s->end) ||
+            atomic_load(&s->state[tile].phase) != TILE_EMPTY ||
             !ring_take(s, l, tile))
             return false;
         l->begun++;

@@ -1,0 +1,353 @@
+/* bench_overlap.c - does time a token reach the larger of I/O and compute?
+ *
+ * Three arms of one program on the same ids and the same simulated drive:
+ *   sync    read a tile, then compute it; read the experts, then compute them
+ *   ahead1  parallel pread, one whole layer ahead, the experts of a layer joined
+ *   full    the engine
+ * The ratio compute / I/O is set by repeating each kernel and, for what that
+ * leaves, by the rate of the drive, which stays at or below 60 % of what the
+ * real one gives in the same run; above it a point says so. Points are measured
+ * in interleaved rounds; the table shows the median and the range.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+#include "bin/opt.h"
+#include "model/k3.h"
+
+enum { POINTS_MAX = 256, ROUNDS_MAX = 32, PROMPT = 1, LIST_MAX = 16 };
+static const double raw_share_most = 0.6;
+
+enum arm { ARM_SYNC, ARM_AHEAD1, ARM_FULL, ARMS };
+static const char *const arm_name[ARMS] = { "sync", "ahead1", "full" };
+
+struct sample {
+    double per_pass, io, compute, idle, wait_trunk, wait_expert;
+    double in_flight_mean, in_flight_peak, raw;
+    double trunk, demand, guessed, wasted;
+};
+
+struct point {
+    enum arm arm;
+    uint64_t budget;
+    double   ratio, rate;
+    uint32_t repeat;
+    struct sample s[ROUNDS_MAX];
+    uint32_t rounds;
+};
+
+struct bench {
+    const char *model;
+    uint64_t rounds, passes, threads;
+    double   budgets[LIST_MAX], ratios[LIST_MAX];
+    uint32_t budget_count, ratio_count;
+    bool     all_arms;
+    const char *prefetch;
+    double   raw; /* bytes a second of the real drive */
+    struct point point[POINTS_MAX];
+    uint32_t points;
+};
+
+static const char *take_list(double *list, uint32_t *count, const char *text,
+                             bool sizes)
+{
+    char word[64];
+    *count = 0;
+    while (*text) {
+        size_t n = strcspn(text, ",");
+        uint64_t bytes;
+        if (n >= sizeof word || *count == LIST_MAX)
+            return "is not a list";
+        memcpy(word, text, n);
+        word[n] = 0;
+        if (sizes && opt_size(&bytes, word))
+            return "is not a list of sizes";
+        list[(*count)++] = sizes ? (double)bytes : strtod(word, NULL);
+        text += n + (text[n] == ',');
+    }
+    return NULL;
+}
+
+static const char *take_budgets(void *arg, const char *value)
+{
+    struct bench *b = arg;
+    return take_list(b->budgets, &b->budget_count, value, true);
+}
+
+static const char *take_ratios(void *arg, const char *value)
+{
+    struct bench *b = arg;
+    return take_list(b->ratios, &b->ratio_count, value, false);
+}
+
+static void options_of(const struct bench *b, const struct point *p,
+                       struct paced_drive *drive, struct k3_options *o)
+{
+    memset(o, 0, sizeof *o);
+    *drive = (struct paced_drive){ .bytes_per_s = (uint64_t)p->rate,
+                                   .latency_ns = 100000 };
+    o->memory_bytes = p->budget;
+    o->threads = (uint32_t)b->threads;
+    o->rows = 1;
+    o->logits = 1;
+    o->policy = "none";
+    o->prefetch = p->arm == ARM_FULL ? b->prefetch : "none";
+    o->paced = p->rate > 0 ? drive : NULL;
+    o->paced_count = p->rate > 0;
+    o->kernel_repeat = p->repeat;
+    if (p->arm == ARM_SYNC)
+        o->look_ahead = K3_LOOK_NONE;
+    if (p->arm == ARM_AHEAD1) {
+        o->look_ahead = K3_LOOK_LAYER;
+        o->io = "pread";
+        o->ring_bytes = 3ull << 30; /* two layers, beside the budget */
+        o->memory_bytes += o->ring_bytes;
+    }
+}
+
+/* One session: a warm-up pass, then the passes that count. */
+static int measure(const struct bench *b, struct point *p, struct sample *s)
+{
+    struct paced_drive drive;
+    struct k3_options o;
+    struct why why = { 0 };
+    struct k3 *k;
+    struct k3_facts before, after;
+    options_of(b, p, &drive, &o);
+    int err = k3_open(&k, b->model, &o, &why);
+    for (uint32_t i = 0; i <= b->passes && !err; i++) {
+        struct k3_row row = { .position = i, .id = (i * 977 + 3) % 1000,
+                              .logits = true,
+                              .phase = i ? K3_DECODE : K3_PREFILL };
+        k3_allow(k, b->passes + 2 - i);
+        err = k3_pass(k, &row, 1, &why);
+        if (i == 0 && !err)
+            k3_facts(k, &before);
+    }
+    if (err) {
+        fprintf(stderr, "bench: %s\n", why.text);
+        k3_close(k);
+        return err;
+    }
+    k3_facts(k, &after);
+    const struct k3_totals *t = &after.totals[K3_DECODE];
+    double n = (double)t->passes, rate = p->rate > 0 ? p->rate : b->raw;
+    uint64_t bytes = t->trunk_bytes + t->demand_bytes + t->guess_bytes +
+                     t->embed_bytes + t->wasted_bytes;
+    s->per_pass = (double)t->ns / 1e9 / n;
+    s->wait_trunk = (double)t->wait_trunk_ns / 1e9 / n;
+    s->wait_expert = (double)t->wait_expert_ns / 1e9 / n;
+    s->compute = s->per_pass - s->wait_trunk - s->wait_expert;
+    s->io = (double)bytes / rate / n;
+    s->idle = (double)t->idle_ns / (double)t->ns / after.drives;
+    s->in_flight_mean = after.reader.in_flight_mean_bytes;
+    s->in_flight_peak = (double)after.reader.in_flight_peak_bytes;
+    s->raw = (double)after.reader.raw_bytes_per_s;
+    s->trunk = (double)t->trunk_bytes / n;
+    s->demand = (double)t->demand_bytes / n;
+    s->guessed = (double)t->guess_bytes / n;
+    s->wasted = (double)t->wasted_bytes / n;
+    k3_close(k);
+    return 0;
+}
+
+/* Find out what the drive and one repeat of the kernels take at each budget,
+ * and lay out the points. */
+static int lay_out(struct bench *b)
+{
+    for (uint32_t i = 0; i < b->budget_count; i++) {
+        struct point probe = { .arm = ARM_SYNC, .repeat = 1,
+                               .budget = (uint64_t)b->budgets[i] };
+        struct sample s = { 0 };
+        int err = measure(b, &probe, &s);
+        if (err)
+            return err;
+        if (b->raw == 0 || s.raw < b->raw)
+            b->raw = s.raw;
+        double bytes = s.trunk + s.demand, rate = b->raw * raw_share_most * 0.9;
+        printf("budget %.2f GB: %.3f GB a pass, compute %.3f s a pass, the "
+               "drive %.2f GB/s\n", b->budgets[i] / 1e9, bytes / 1e9,
+               s.compute, s.raw / 1e9);
+        for (uint32_t r = 0; r < b->ratio_count; r++)
+            for (int arm = 0; arm < ARMS; arm++) {
+                double want = b->ratios[r] * bytes / rate / s.compute;
+                double repeat = floor(want) < 1 ? 1 : floor(want);
+                if (arm != ARM_FULL && !b->all_arms && b->ratios[r] != 1)
+                    continue;
+                if (b->points == POINTS_MAX)
+                    return -E2BIG;
+                b->point[b->points++] = (struct point){
+                    .arm = (enum arm)arm, .budget = (uint64_t)b->budgets[i],
+                    .ratio = b->ratios[r], .repeat = (uint32_t)repeat,
+                    .rate = b->ratios[r] * bytes / (repeat * s.compute) };
+            }
+    }
+    return 0;
+}
+
+static double value(const struct sample *s, int which)
+{
+    double longer = s->io > s->compute ? s->io : s->compute;
+    switch (which) {
+    case 0: return s->per_pass;
+    case 1: return longer / s->per_pass;
+    case 2: return s->idle;
+    case 3: return s->compute;
+    case 4: return s->io;
+    case 5: return s->wait_trunk;
+    case 6: return s->wait_expert;
+    case 7: return s->in_flight_mean;
+    case 8: return s->in_flight_peak;
+    case 9: return s->raw;
+    case 10: return s->guessed / (s->guessed + s->demand);
+    default: return s->wasted / (s->trunk + s->demand + s->guessed + s->wasted);
+    }
+}
+
+static struct bench_spread spread(const struct point *p, int which)
+{
+    double v[ROUNDS_MAX];
+    for (uint32_t i = 0; i < p->rounds; i++)
+        v[i] = value(&p->s[i], which);
+    return bench_spread(v, p->rounds);
+}
+
+/* Median over rounds of how much longer `other` took than `p`. */
+static double times(const struct point *other, const struct point *p)
+{
+    double v[ROUNDS_MAX];
+    for (uint32_t i = 0; i < p->rounds; i++)
+        v[i] = other->s[i].per_pass / p->s[i].per_pass;
+    return bench_spread(v, p->rounds).median;
+}
+
+static const struct point *partner(const struct bench *b,
+                                   const struct point *p, enum arm arm)
+{
+    for (uint32_t i = 0; i < b->points; i++)
+        if (b->point[i].arm == arm && b->point[i].budget == p->budget &&
+            b->point[i].ratio == p->ratio)
+            return &b->point[i];
+    return NULL;
+}
+
+static void print_point(const struct bench *b, const struct point *p,
+                        FILE *tsv)
+{
+    struct bench_spread t = spread(p, 0), o = spread(p, 1), idle = spread(p, 2);
+    const struct point *sync = partner(b, p, ARM_SYNC);
+    const struct point *ahead = partner(b, p, ARM_AHEAD1);
+    bool valid = p->rate <= raw_share_most * b->raw;
+    printf("%-7s %6.2f %6.2f %5.2f %4u %8.3f %5.3f [%.3f %.3f] %5.1f %7.3f "
+           "%7.3f %7.3f %7.3f %6.1f %5.1f %5.1f %5.1f", arm_name[p->arm],
+           (double)p->budget / 1e9, p->rate / 1e9, p->ratio, p->repeat,
+           t.median, o.median, o.least, o.most, 100 * idle.median,
+           spread(p, 3).median, spread(p, 4).median, spread(p, 5).median,
+           spread(p, 6).median, spread(p, 7).median / 1e6,
+           spread(p, 8).median / 1e6, 100 * spread(p, 10).median,
+           100 * spread(p, 11).median);
+    if (p->arm == ARM_FULL && sync && ahead)
+        printf("  sync %.2fx ahead1 %.2fx", times(sync, p), times(ahead, p));
+    printf("%s\n", valid ? "" : "  INVALID: above 60 % of the real drive");
+    fprintf(tsv, "%s\t%s\t%.0f\t%.0f\t%.2f\t%u\t%u\t%.4f\t%.4f\t%.4f\t%.4f\t"
+            "%.4f\t%s\n", bench_stamp(), arm_name[p->arm], (double)p->budget,
+            p->rate, p->ratio, p->repeat, p->rounds, t.median, o.median,
+            o.least, o.most, idle.median, valid ? "valid" : "invalid");
+}
+
+static json_t *as_json(const struct point *p)
+{
+    return json_pack("{s:s,s:f,s:I,s:f,s:f,s:f,s:f,s:f,s:i,s:f,s:f,s:f}",
+                     "arm", arm_name[p->arm], "ratio", p->ratio,
+                     "budget_bytes", (json_int_t)p->budget,
+                     "seconds_per_token", spread(p, 0).median, "io_s",
+                     spread(p, 4).median, "compute_s", spread(p, 3).median,
+                     "overlap", spread(p, 1).median, "disk_idle_share",
+                     spread(p, 2).median, "rounds", (int)p->rounds,
+                     "device_bytes_per_s", p->rate, "overlap_min",
+                     spread(p, 1).least, "overlap_max", spread(p, 1).most);
+}
+
+static int run_all(struct bench *b)
+{
+    int err = lay_out(b);
+    for (uint64_t r = 0; r < b->rounds && !err; r++)
+        for (uint32_t i = 0; i < b->points && !err; i++) {
+            uint32_t at = r % 2 ? b->points - 1 - i : i;
+            struct point *p = &b->point[at];
+            fprintf(stderr, "\rround %" PRIu64 "/%" PRIu64 " point %u/%u ",
+                    r + 1, b->rounds, i + 1, b->points);
+            err = measure(b, p, &p->s[p->rounds]);
+            p->rounds += !err;
+        }
+    fputc('\n', stderr);
+    if (err)
+        return 1;
+    json_t *array = json_array();
+    FILE *tsv = bench_results("overlap", "stamp\tarm\tbudget\trate\tratio\t"
+                              "repeat\trounds\ts_per_pass\toverlap\tmin\tmax\t"
+                              "idle\tvalid");
+    if (!tsv)
+        return 1;
+    puts("arm     budget  drive ratio  rep   s/pass overlap [min max]  idle% "
+         "compute      io w.trunk w.exprt fly MB  peak guess% waste%");
+    for (uint32_t i = 0; i < b->points; i++) {
+        print_point(b, &b->point[i], tsv);
+        json_array_append_new(array, as_json(&b->point[i]));
+    }
+    fclose(tsv);
+    return bench_json("overlap", array);
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench b = { .model = "build/bench-model", .rounds = 5,
+                              .passes = 2, .prefetch = "auto" };
+    const struct opt table[] = {
+        { "model", 0, OPT_TEXT, &b.model, "DIR",
+          "a `synth --preset bench` checkpoint; made if missing", NULL },
+        { "rounds", 0, OPT_UINT, &b.rounds, "N", "default 5", NULL },
+        { "passes", 0, OPT_UINT, &b.passes, "N",
+          "decode passes a measurement; default 2", NULL },
+        { "threads", 't', OPT_UINT, &b.threads, "N", "default: cores", NULL },
+        { "budgets", 0, OPT_CALL, &b, "LIST", "sizes, default floor to all",
+          take_budgets },
+        { "ratios", 0, OPT_CALL, &b, "LIST",
+          "compute / I/O, default 0.25,0.5,1,2,4", take_ratios },
+        { "all-arms", 0, OPT_FLAG, &b.all_arms, NULL,
+          "sync and ahead1 at every ratio, not only at 1", NULL },
+        { "prefetch", 0, OPT_TEXT, &b.prefetch, "NAME", "of full", NULL },
+    };
+    const struct opt_command cmd = { "bench_overlap [options]", NULL, table,
+                                     sizeof table / sizeof *table };
+    int words = opt_parse(&cmd, argc, argv, NULL, 0);
+    if (words < 0)
+        return opt_status(words);
+    if (b.rounds < 1 || b.rounds > ROUNDS_MAX || b.passes < 1)
+        return opt_usage_error(&cmd, "--rounds is 1 to %d", ROUNDS_MAX);
+    if (bench_model(b.model))
+        return 1;
+    if (!b.ratio_count)
+        take_ratios(&b, "0.25,0.5,1,2,4");
+    if (!b.budget_count) {
+        struct plan plan;
+        struct k3_options o = { .memory_bytes = 1, .rows = 1, .logits = 1,
+                                .policy = "none", .prefetch = "gate" };
+        struct why why = { 0 };
+        k3_plan(&plan, b.model, &o, &why);
+        double floor_bytes = (double)plan.floor_bytes + (16 << 20);
+        b.budgets[b.budget_count++] = floor_bytes;
+        b.budgets[b.budget_count++] = floor_bytes + 2.5e9;
+        b.budgets[b.budget_count++] = floor_bytes + 8e9;
+    }
+    return run_all(&b);
+}
