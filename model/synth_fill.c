@@ -72,9 +72,16 @@ static const struct recipe {
     [T_OUT_RES_PROJ] = { SPREAD, 2.0, 1 },
 };
 
-/* The rows of special ids in lm_head: never the largest, so that text comes
- * out and generation goes on to its limit. */
-#define SPECIAL_FACTOR 0.125
+/* The rows of lm_head that are never the largest: special ids, so that
+ * generation goes on to its limit, and single bytes that are no character, so
+ * that text comes out. */
+#define UNLIKELY_FACTOR 0.125
+
+static bool is_unlikely(const struct synth_fill *f, uint32_t id)
+{
+    return id < 32 || (id >= 127 && id < 256) ||
+           id >= f->config->vocab - SYNTH_SPECIALS;
+}
 
 static uint64_t key_of(uint64_t seed, const char *name)
 {
@@ -214,9 +221,10 @@ static void paint_row(uint8_t *out, struct painter *p,
     uint32_t cols = f->config->hidden;
     uint64_t source = row;
     char name[TENSOR_NAME_BYTES];
-    bool special = row >= f->config->vocab - SYNTH_SPECIALS;
     memcpy(name, t->name, sizeof name);
-    double deviation = t->role == T_HEAD && special ? SPECIAL_FACTOR : 1;
+    double deviation = 1;
+    if (t->role == T_HEAD && is_unlikely(f, row))
+        deviation = UNLIKELY_FACTOR;
     if (f->echo) {
         uint32_t first = echo_first(f), cycle = f->echo;
         uint32_t class = (row + cycle - first % cycle) % cycle;
@@ -225,8 +233,8 @@ static void paint_row(uint8_t *out, struct painter *p,
             source = class;
         else if (in_cycle)
             source = (class + cycle - 1) % cycle;
-        else
-            deviation = SPECIAL_FACTOR;
+        if (t->role == T_HEAD)
+            deviation = in_cycle ? 1 : UNLIKELY_FACTOR;
         if (t->role == T_EMBED || in_cycle)
             tensor_name(name, T_EMBED, TENSOR_MODEL_LEVEL);
     }

@@ -1,0 +1,89 @@
+/* Goal    the 96 headers of the full geometry are opened in little memory, and
+ *         every expert of every layer is found in the shard of its layer.
+ * Method  the sparse checkpoint, in a temporary folder: 1.56 TB of files in
+ *         150 MB of disk. Skipped where the file system has no room or no
+ *         holes of that size.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "model/ckpt.h"
+#include "model/synth.h"
+#include "tests/unit/ckpt_files.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+/* KDA and MLA layers 11 and 12 (from 0): where their first run begins. */
+static void check_layer(const struct ckpt *k, uint32_t layer, uint64_t first)
+{
+    uint64_t lowest = UINT64_MAX;
+    for (uint32_t e = 0; e < 896; e++) {
+        struct extent at[EXPERT_TENSORS];
+        ckpt_expert(k, layer, e, at);
+        if (at[0].offset_bytes < lowest)
+            lowest = at[0].offset_bytes;
+        assert_int_equal((at[0].offset_bytes - first) % 17547264, 0);
+        for (uint32_t which = 0; which < EXPERT_TENSORS; which++)
+            assert_int_equal(at[which].file, layer);
+        for (uint32_t which = 1; which < EXPERT_TENSORS; which++)
+            assert_int_equal(at[which].offset_bytes,
+                             at[which - 1].offset_bytes +
+                                 at[which - 1].length_bytes);
+    }
+    assert_int_equal(lowest, first);
+}
+
+static void test_open(void **state)
+{
+    char *dir = ckpt_files_place();
+    struct synth_options o = { .dir = dir, .preset = "k3", .sparse = true };
+    struct synth_facts facts;
+    struct why why = { 0 };
+    struct config c;
+    struct ckpt *k;
+    struct rusage usage;
+    uint64_t all = 0;
+    (void)state;
+    int error = synth_write(&o, &facts, &why);
+    if (error == -ENOSPC || error == -EFBIG) {
+        ckpt_files_remove(dir);
+        skip();
+    }
+    if (error || config_load(&c, dir, &why) || ckpt_open(&k, dir, &c, &why))
+        fail_msg("%s", why.text);
+    assert_int_equal(ckpt_files(k), 96);
+    assert_int_equal(ckpt_header_bytes(k), 75766584);
+    for (uint32_t f = 0; f < 96; f++)
+        all += ckpt_file_size(k, f);
+    assert_int_equal(all, 1560936091448);
+    check_layer(k, 12, 1268568368);
+    check_layer(k, 11, 845158632);
+    ckpt_close(k);
+    config_free(&c);
+    ckpt_files_remove(dir);
+#ifndef SANITIZED
+    getrusage(RUSAGE_SELF, &usage);
+    assert_in_range(usage.ru_maxrss, 1, 200 << 10);
+#else
+    (void)usage;
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_open) };
+    return cmocka_run_group_tests_name("k3_headers", tests, NULL, NULL);
+}
