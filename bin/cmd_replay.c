@@ -20,6 +20,7 @@ struct options {
     const char *policy[LIST_MOST], *prefetch[LIST_MOST];
     uint32_t frames[LIST_MOST];
     uint32_t policies, prefetches, frame_counts;
+    char *policy_words, *prefetch_words; /* behind policy and prefetch */
     const char *pin_file;
     uint64_t width;
     bool json, csv, repair;
@@ -51,11 +52,13 @@ static bool is_prefetch(const char *word)
     return !strcmp(word, "perfect");
 }
 
-/* The words live as long as the program. */
-static const char *read_names(const char **list, uint32_t *count,
+/* Returns "", or what is wrong, or NULL when a word is not known. */
+static const char *read_names(const char **list, uint32_t *count, char **words,
                               bool (*known)(const char *), const char *value)
 {
-    char *rest = strdup(value), *word;
+    free(*words);
+    *words = strdup(value);
+    char *rest = *words, *word;
     *count = 0;
     if (!rest)
         return "does not fit in memory";
@@ -72,7 +75,8 @@ static const char *read_names(const char **list, uint32_t *count,
 static const char *read_policies(void *arg, const char *value)
 {
     struct options *o = arg;
-    const char *wrong = read_names(o->policy, &o->policies, is_policy, value);
+    const char *wrong = read_names(o->policy, &o->policies, &o->policy_words,
+                                   is_policy, value);
     if (!wrong)
         return "names no policy; there are dhd, lru, lru-layer, ema, lfu, "
                "lru2, s3fifo, fifo, static-pin, none, min";
@@ -82,8 +86,8 @@ static const char *read_policies(void *arg, const char *value)
 static const char *read_prefetches(void *arg, const char *value)
 {
     struct options *o = arg;
-    const char *wrong =
-        read_names(o->prefetch, &o->prefetches, is_prefetch, value);
+    const char *wrong = read_names(o->prefetch, &o->prefetches,
+                                   &o->prefetch_words, is_prefetch, value);
     if (!wrong)
         return strstr(value, "gate")
                    ? "has gate, which needs the model and not only a trace"

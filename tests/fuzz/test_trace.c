@@ -292,6 +292,34 @@ static void change_any_byte(void **state)
     }
 }
 
+/* A crash may leave the last record with its length and without its bytes. In
+ * the middle of a trace, or in a finished one, that is damage. */
+static void a_torn_last_record_is_a_tail(void **state)
+{
+    (void)state;
+    for (int finish = 0; finish < 2; finish++) {
+        write_trace(TRACE_CRC, finish);
+        size_t head = get32(file + AT_HEADER_BYTES);
+        size_t bytes = (file_bytes - head) / rows;
+        for (uint32_t torn = rows - 2; torn < rows; torn++) {
+            int error;
+            struct trace_fault fault;
+            uint8_t saved[8];
+            uint8_t *p = file + head + torn * bytes + bytes - 8;
+            memcpy(saved, p, 8);
+            memset(p, 0, 8);
+            store_file(file_bytes);
+            bool tail = !finish && torn == rows - 1;
+            assert_int_equal(read_all(false, &error, &fault), torn);
+            assert_int_equal(error, tail ? 0 : -EBADMSG);
+            assert_int_equal(fault.problem, tail ? TRACE_TAIL
+                                                 : TRACE_RECORD_CRC);
+            assert_true(!tail || fault.found == bytes);
+            memcpy(p, saved, 8);
+        }
+    }
+}
+
 /* Without checksums and with a header that lies under a right checksum: any
  * answer but a crash, a hang or records with impossible ids. */
 static void lie_in_any_field(void **state)
@@ -438,6 +466,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(reads_what_was_written),
         cmocka_unit_test(cut_anywhere),
         cmocka_unit_test(change_any_byte),
+        cmocka_unit_test(a_torn_last_record_is_a_tail),
         cmocka_unit_test(lie_in_any_field),
         cmocka_unit_test(each_rule_has_a_name),
         cmocka_unit_test(refuses_what_it_cannot_hold),

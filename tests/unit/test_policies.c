@@ -59,7 +59,7 @@ static uint32_t use(struct cache *c, uint32_t step, uint32_t layer,
 static void choose(struct cache *c, uint32_t step, uint32_t layer,
                    const uint32_t *experts, uint32_t n, uint32_t *out)
 {
-    struct cache_use u[EXPERTS];
+    struct cache_use u[EXPERTS] = { { 0, 0, 0, 0 } };
     struct cache_verdict v[EXPERTS];
     for (uint32_t i = 0; i < n; i++)
         u[i] = (struct cache_use){ experts[i], i + 1, 1, 0 };
@@ -196,8 +196,10 @@ static void s3fifo_filters_what_is_used_once(void **state)
     assert_int_equal(use(c, 12, 2, 0), 0);    /* now 0 is a ghost */
     assert_int_equal(use(c, 13, 2, 1), 2);    /* 1 went to the main queue */
     assert_int_equal(use(c, 14, 0, 0), 3);    /* a ghost: to the main queue */
-    for (uint32_t i = 0; i < 8; i++)          /* all of the small queue goes */
-        use(c, 15 + i, 2, i < 5 ? 2 + i : 0);
+    for (uint32_t b = 10; b < 24; b++)        /* all of the small queue goes */
+        if (b != 16 && b != 17)
+            use(c, 5 + b, b / EXPERTS, b % EXPERTS);
+    assert_false(cache_resident(c, 2, 1));
     assert_true(cache_resident(c, 0, 0));
     assert_true(cache_resident(c, 0, 1));
     cache_close(c);

@@ -128,10 +128,16 @@ static void table_names_what_followed(void **state)
     predict_saw(p, 1, 9, 1, other[1], TOP_K);
     predict_saw(p, 1, 9, 2, first[2], TOP_K); /* at times follows other[1] */
     NAMES(p, 1, 0, 7, 8, 1, 2); /* after first came other, from layer 2 to 0 */
-    for (uint32_t t = 10; t < 1000; t++) /* counts are halved, not wrapped */
-        token(p, 0, t, first);
-    predict_saw(p, 0, 1000, 0, first[0], TOP_K);
-    NAMES(p, 0, 1, 3, 4, 9, 10);
+    for (uint32_t t = 10; t < 1000; t++) { /* counts are halved, not wrapped */
+        uint32_t ids[2];
+        float chance[2];
+        predict_saw(p, 0, t, 0, first[0], TOP_K);
+        assert_int_equal(predict_next(p, 0, 1, ids, chance, 2), 2);
+        assert_int_equal(ids[0], 3);
+        assert_true(chance[0] > 0.5f);
+        predict_saw(p, 0, t, 1, first[1], TOP_K);
+        predict_saw(p, 0, t, 2, first[2], TOP_K);
+    }
     predict_close(p);
 }
 
