@@ -10,6 +10,7 @@
 #include "model/k3_guess.h"
 #include "model/k3_internal.h"
 #include "model/k3_limits.h"
+#include "model/layout.h"
 
 enum {
     PROGRAM_BYTES = 24 << 20, /* code, libraries, stacks, rings, small heap */
@@ -48,55 +49,6 @@ static int from_ckpt(const void *arg, int layer, enum tensor_role role,
     return ckpt_tensor(arg, layer, role, out);
 }
 
-struct named {
-    char     name[TENSOR_NAME_BYTES];
-    enum tensor_role role;
-    uint64_t bytes;
-};
-
-static int by_dtype_then_name(const void *a, const void *b)
-{
-    const struct named *x = a, *y = b;
-    enum tensor_dtype dx = tensor_dtype(x->role), dy = tensor_dtype(y->role);
-    if (dx != dy)
-        return dx < dy ? -1 : 1;
-    return strcmp(x->name, y->name);
-}
-
-/* The published order (k3-spec 2.3): one layer a file, F32 then BF16, by name.
- * The header's length is not known, so the residues are a guess; sizes are
- * not. */
-static int from_layout(const void *arg, int layer, enum tensor_role role,
-                       struct extent *out)
-{
-    const struct config *c = arg;
-    struct named all[T_COUNT];
-    size_t n = 0;
-    for (int r = 0; r < T_COUNT; r++) {
-        enum tensor_role each = (enum tensor_role)r;
-        uint32_t rows, cols;
-        if (!tensor_in_layer(each, c, layer))
-            continue;
-        tensor_shape(each, c, layer, &rows, &cols);
-        all[n].role = each;
-        if (each == T_A_LOG) /* stored with kda_dim values, k3-spec 9.4 */
-            cols = cols > c->kda_dim ? cols : c->kda_dim;
-        all[n].bytes = (uint64_t)rows * cols *
-                       tensor_dtype_bytes(tensor_dtype(each));
-        tensor_name(all[n++].name, each, layer);
-    }
-    qsort(all, n, sizeof *all, by_dtype_then_name);
-    out->file = layer < 0 ? c->layers : (uint32_t)layer;
-    out->offset_bytes = 8;
-    for (size_t i = 0; i < n; i++) {
-        out->length_bytes = all[i].bytes;
-        if (all[i].role == role)
-            return 0;
-        out->offset_bytes += all[i].bytes;
-    }
-    return -ENOENT;
-}
-
 /* ---- sizes ---- */
 
 uint64_t k3_smalls_bytes(const struct tiles *t)
@@ -121,9 +73,6 @@ static uint64_t frame_of_experts(const struct ckpt *ckpt,
                                  const struct config *c)
 {
     uint64_t most = 0;
-    if (!ckpt)
-        return (expert_bytes(c) + 2 * BLOCK_PAGE - 1) / BLOCK_PAGE *
-               BLOCK_PAGE;
     for (uint32_t l = c->first_dense; l < c->layers; l++)
         for (uint32_t e = 0; e < c->experts; e++) {
             struct load load;
@@ -235,19 +184,26 @@ int k3_shape_of(struct k3_shape *s, const struct ckpt *ckpt,
                 const struct config *c, const struct k3_options *o,
                 uint32_t threads, struct why *why)
 {
-    struct tiles_source source = { .tensor = ckpt ? from_ckpt : from_layout,
-                                   .arg = ckpt ? (const void *)ckpt : c };
+    struct tiles_source source = { .tensor = from_ckpt, .arg = ckpt };
+    struct layout *layout = NULL;
     memset(s, 0, sizeof *s);
     if (c->top_k > K3_TOP_K_MAX)
         return why_set(why, -ENOTSUP, "num_experts_per_token is %" PRIu32
                        ", at most %d are served", c->top_k, K3_TOP_K_MAX);
+    if (!ckpt) {
+        if (layout_open(&layout, c))
+            return why_set(why, -ENOMEM, "no memory for a plan");
+        source = (struct tiles_source){ layout_tensor, layout };
+    }
+    s->expert_frame_bytes = ckpt ? frame_of_experts(ckpt, c)
+                                 : layout_expert_frame_bytes(layout);
     int err = tiles_build(&s->tiles, &source, c, why);
+    layout_close(layout);
     if (err)
         return err;
     s->plan_tile = calloc(s->tiles->count, sizeof *s->plan_tile);
     s->resident = calloc(s->tiles->count, sizeof *s->resident);
     state_shape(&s->state, c, o->context);
-    s->expert_frame_bytes = frame_of_experts(ckpt, c);
     if (!s->plan_tile || !s->resident) {
         err = why_set(why, -ENOMEM, "no memory for a plan");
     } else {
@@ -259,15 +215,19 @@ int k3_shape_of(struct k3_shape *s, const struct ckpt *ckpt,
                     s->plan.floor_bytes,
                     (double)s->plan.floor_bytes / 0x1p30, o->context);
     }
-    if (err) {
-        tiles_free(s->tiles);
-        free(s->plan_tile);
-        free(s->resident);
-        s->tiles = NULL;
-        s->plan_tile = NULL;
-        s->resident = NULL;
-    }
+    if (err)
+        k3_shape_free(s);
     return err;
+}
+
+void k3_shape_free(struct k3_shape *s)
+{
+    tiles_free(s->tiles);
+    free(s->plan_tile);
+    free(s->resident);
+    s->tiles = NULL;
+    s->plan_tile = NULL;
+    s->resident = NULL;
 }
 
 int k3_plan(struct plan *plan, const char *dir, const struct k3_options *o,
@@ -283,9 +243,7 @@ int k3_plan(struct plan *plan, const char *dir, const struct k3_options *o,
         return err;
     err = k3_shape_of(&s, NULL, &c, &all, all.threads ? all.threads : 1, why);
     *plan = s.plan;
-    tiles_free(s.tiles);
-    free(s.plan_tile);
-    free(s.resident);
+    k3_shape_free(&s);
     config_free(&c);
     return err;
 }

@@ -23,12 +23,13 @@ struct k3_shape {
 void k3_option_defaults(struct k3_options *o);
 
 /* Build tiles and plan. `ckpt` NULL: from the config alone, with the layout of
- * published checkpoints. On success the caller frees tiles (tiles_free),
- * plan_tile and resident; on failure nothing is left, but plan.floor_bytes is
- * set for -ENOBUFS. */
+ * published checkpoints. On success the caller frees it, or takes over tiles
+ * (tiles_free), plan_tile and resident; on failure nothing is left, but
+ * plan.floor_bytes is set for -ENOBUFS. */
 int k3_shape_of(struct k3_shape *out, const struct ckpt *ckpt,
                 const struct config *c, const struct k3_options *o,
                 uint32_t threads, struct why *why);
+void k3_shape_free(struct k3_shape *s);
 
 /* Room for the vectors of any layer. */
 uint64_t k3_smalls_bytes(const struct tiles *t);
