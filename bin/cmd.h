@@ -8,6 +8,7 @@ cmd_fn cmd_run;
 cmd_fn cmd_tokenize;
 cmd_fn cmd_synth;
 cmd_fn cmd_replay;
+cmd_fn cmd_plan;
 
 struct cmd {
     const char *name;

@@ -6,6 +6,7 @@
 
 static const struct cmd commands[] = {
     { "run", cmd_run, "generate from one prompt" },
+    { "plan", cmd_plan, "what a memory budget makes of a model" },
     { "tokenize", cmd_tokenize, "text to token ids and back" },
     { "synth", cmd_synth, "write a random checkpoint in the official layout" },
     { "replay", cmd_replay, "compare cache and prefetch policies on a trace" },

@@ -1,0 +1,94 @@
+#!/bin/sh
+# Goal    sluice plan says, from config.json alone, what a run of the published
+#         files then does, and refuses what it cannot plan.
+# Method  a small oracle model: its plan objects against those of runs at the
+#         same options, and the bytes a token of the plan against those read.
+S=${BUILD:-build}/sluice
+MODEL=../shared/data/oracle/a
+K3=../shared/data/kimi-k3
+D=$(mktemp -d) || exit 1
+trap 'rm -rf "$D"' EXIT
+n=0
+verdict() { # status name
+    n=$((n + 1))
+    [ "$1" -eq 0 ] && echo "ok $n - $2" || echo "not ok $n - $2"
+}
+skip() { # name why
+    n=$((n + 1))
+    echo "ok $n - $1 # SKIP $2"
+}
+# fails NAME STATUS WORDS command...: exit STATUS, WORDS on stderr, no stdout
+fails() {
+    name=$1 status=$2 words=$3
+    shift 3
+    "$@" > "$D/out" 2> "$D/err"
+    [ $? -eq "$status" ] && grep -q -- "$words" "$D/err" && [ ! -s "$D/out" ]
+    s=$?
+    [ $s -eq 0 ] || cat "$D/err"
+    verdict $s "$name"
+}
+field() { # file name: the number at that name, first one
+    sed -n "s/^ *\"$2\": \([0-9.]*\),*\$/\1/p" "$1" | head -n 1
+}
+# as_run NAME MEMORY [option...]: the plan object and the bytes a token are the
+# run's
+as_run() {
+    name=$1 memory=$2
+    shift 2
+    "$S" plan "$D/config" -m "$memory" -t 2 --rows 3 "$@" --json \
+        > "$D/plan.json" 2> "$D/err" &&
+    "$S" run $MODEL --ids 1,2,3 -n 5 -m "$memory" -t 2 --rows 3 --ignore-eos \
+        --policy none --prefetch none "$@" --report "$D/run.json" \
+        > "$D/out" 2>> "$D/err" &&
+    "$S" run $MODEL --ids 1,2,3 -n 1 -m "$memory" -t 2 --rows 3 "$@" \
+        --report "$D/run1.json" >> "$D/out" 2>> "$D/err" &&
+    python3 - "$D" << 'PY'
+import json, sys
+plan, run, run1 = (json.load(open(sys.argv[1] + "/" + f + ".json"))
+                   for f in ("plan", "run", "run1"))
+assert plan["plan"] == run1["plan"], (plan["plan"], run1["plan"])
+assert plan["read_bytes_per_token"] == run["decode"]["read_bytes_per_token"]
+assert all(plan[k] == v for k, v in plan["plan"].items())
+PY
+    s=$?
+    [ $s -eq 0 ] || cat "$D/err"
+    verdict $s "$name"
+}
+
+if [ ! -r $MODEL/config.json ]; then
+    skip "plan against runs" "no $MODEL"
+    exit 0
+fi
+mkdir "$D/config" && cp $MODEL/config.json "$D/config"
+"$S" plan "$D/config" --json > "$D/floor.json"
+verdict $? "plans at the floor when no memory is given"
+floor=$(field "$D/floor.json" floor_bytes)
+[ "$floor" = "$(field "$D/floor.json" budget_bytes)" ]
+verdict $? "the budget is then the floor"
+as_run "a run at the floor" "$("$S" plan "$D/config" --json -t 2 |
+    sed -n 's/^ "floor_bytes": \([0-9]*\),/\1/p')"
+as_run "a run with some of the trunk" $((floor + 1500000))
+as_run "a run with everything" 1G
+as_run "a run on two drives" $((floor + 2500000)) --device 2 --device 1
+fails "one byte below the floor" 1 "below the floor of $floor bytes" \
+    "$S" plan "$D/config" -m $((floor - 1))
+fails "no folder" 2 "needs the folder" "$S" plan
+fails "no such folder" 1 "nowhere/config.json" "$S" plan "$D/nowhere"
+fails "an option that is not one" 2 "unknown option" "$S" plan "$D/config" --x
+fails "a context of nothing" 2 "context" "$S" plan "$D/config" -c 0
+"$S" plan "$D/config" -m 1G --device 7 > "$D/out" 2> "$D/err" &&
+    grep -q "best buy next" "$D/out" && grep -q "assumes:" "$D/out" &&
+    grep -q "^> 1 " "$D/out" && [ ! -s "$D/err" ]
+verdict $? "a table for people"
+
+if [ -r $K3/config.json ]; then
+    "$S" plan $K3 --json > "$D/k3.json"
+    [ "$(field "$D/k3.json" read_bytes_per_token)" = 136990274560 ]
+    verdict $? "K3 at the floor reads 136,990,274,560 bytes a token"
+    "$S" plan $K3 -m 150G --json > "$D/k3.json"
+    [ "$(field "$D/k3.json" read_bytes_per_token)" = 25829586944 ]
+    verdict $? "K3 with the trunk resident reads its experts"
+else
+    skip "the bytes of K3" "no $K3"
+fi
+echo "1..$n"
