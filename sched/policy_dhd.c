@@ -55,6 +55,8 @@ struct dhd_layer {
 struct dhd {
     uint32_t layers, experts, top_k;
     uint32_t layer;      /* that runs now, or ran last */
+    bool refusing;       /* a miss was refused: those that follow in the group
+                          * are less likely, so they are refused as well */
     struct score *score; /* [blocks] */
     uint32_t *place;     /* [blocks] index in its layer's residents */
     struct dhd_layer *at;  /* [layers] */
@@ -195,6 +197,7 @@ static void dhd_group(void *state, const struct policy_group *g)
     struct dhd_layer *at = &s->at[g->layer];
     find_least(s, s->layer, NULL); /* the last group's members may go now */
     s->layer = g->layer;
+    s->refusing = false;
     at->tick += at->step != g->step;
     at->step = g->step;
     for (uint32_t i = 0; i < g->n; i++) {
@@ -208,21 +211,36 @@ static void dhd_group(void *state, const struct policy_group *g)
     policy_sort(g, likelier, s);
 }
 
+/* Lower *best to the lowest value among layers [begin, end), whose distances
+ * follow each other from rent[0] on; the layer goes to *found. */
+static void lowest(const struct dhd *s, uint32_t begin, uint32_t end,
+                   const float *rent, float *best, uint32_t *found)
+{
+    const float *least = s->least + begin;
+    for (uint32_t i = 0; i < end - begin; i++) {
+        float v = least[i] * rent[i];
+        if (v < *best) {
+            *best = v;
+            *found = begin + i;
+        }
+    }
+}
+
 static uint32_t dhd_place(void *state, const struct policy_group *g, uint32_t i)
 {
     struct dhd *s = state;
     if (g->free)
         return POLICY_FREE;
+    if (s->refusing)
+        return POLICY_BYPASS;
     float best = INFINITY;
-    uint32_t victim = POLICY_BYPASS;
-    for (uint32_t m = 0; m < s->layers; m++) {
-        float v = s->least[m] * s->rent[distance(s, m)];
-        if (v < best) {
-            best = v;
-            victim = s->least_block[m];
-        }
-    }
-    return s->wish[i] * s->rent[s->layers] > best ? victim : POLICY_BYPASS;
+    uint32_t m = 0, next = s->layer + 1;
+    lowest(s, 0, next, s->rent + s->layers - s->layer, &best, &m);
+    lowest(s, next, s->layers, s->rent + 1, &best, &m);
+    if (best < INFINITY && s->wish[i] * s->rent[s->layers] > best)
+        return s->least_block[m];
+    s->refusing = true;
+    return POLICY_BYPASS;
 }
 
 static void dhd_entered(void *state, const struct policy_group *g,
