@@ -83,6 +83,7 @@ check-built: layers tests
 asan:
 	@$(MAKE) --no-print-directory check-built BUILD=$(BUILD)/asan \
 	  CFLAGS='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'
+tsan: export TSAN_OPTIONS := ignore_noninstrumented_modules=1
 tsan:
 	@$(MAKE) --no-print-directory check-built BUILD=$(BUILD)/tsan CC=clang \
 	  CFLAGS='-O1 -g -fsanitize=thread -fno-omit-frame-pointer'

@@ -90,11 +90,11 @@ static int start(struct stream *s, struct lane *l, enum read_class class,
 
 static uint32_t load_index(const struct stream *s, const struct load *load)
 {
-    for (uint32_t i = 0; i < s->o.loads_max; i++)
-        if (s->pending[i] == load)
-            return i;
-    assert(!"a load without a place");
-    return 0;
+    uint32_t i = 0;
+    while (s->pending[i] != load)
+        i++;
+    assert(i < s->o.loads_max);
+    return i;
 }
 
 static void finish_load(struct stream *s, uint32_t index)
