@@ -9,6 +9,7 @@
 #include "bin/prompt.h"
 #include "bin/report.h"
 #include "bin/session.h"
+#include "bin/watch.h"
 #include "model/tok.h"
 #include "model/tok_stream.h"
 #include "sched/stream.h"
@@ -28,6 +29,7 @@ struct run {
     struct id_list prompt;
     struct tok_stream stream;
     struct progress progress;
+    struct watch_files watch;
     FILE *logits;
     uint64_t said;
 };
@@ -128,7 +130,8 @@ static int open_session(struct run *r, const char *model, struct why *why)
     o.progress = progress_layer;
     o.progress_arg = &r->progress;
     r->progress.k = NULL;
-    return k3_open(&r->k, model, &o, why);
+    err = watch_open(&r->watch, a->timeline, a->trace, model, &o, why);
+    return err ? err : k3_open(&r->k, model, &o, why);
 }
 
 static int finish(struct run *r, const struct generate_result *result,
@@ -202,6 +205,9 @@ static int run_model(struct run *r, const char *model)
     if (r->logits)
         fclose(r->logits);
     k3_close(r->k);
+    struct why files;
+    int lost = watch_close(&r->watch, err ? &files : &why);
+    err = err ? err : lost;
     tok_close(r->tok);
     id_list_free(&r->prompt);
     if (err == -ECANCELED && session_signal()) {

@@ -7,6 +7,7 @@
 
 #include "bin/cmd.h"
 #include "bin/memory.h"
+#include "bin/report_detail.h"
 
 static json_t *ids(const uint32_t *list, uint64_t count)
 {
@@ -105,6 +106,10 @@ static json_t *prefill_object(const struct k3_totals *t)
     set_int(o, "read_bytes", read_bytes(t));
     set_int(o, "trunk_bytes", t->trunk_bytes);
     set_int(o, "expert_demand_bytes", t->demand_bytes);
+    set_int(o, "expert_guess_bytes", t->guess_bytes);
+    set_int(o, "expert_items", t->expert_items);
+    set_real(o, "wait_trunk_s", seconds(t->wait_trunk_ns));
+    set_real(o, "wait_expert_s", seconds(t->wait_expert_ns));
     return o;
 }
 
@@ -127,6 +132,7 @@ static json_t *decode_object(const struct k3_facts *f, uint64_t tokens)
     set_int(o, "embed_bytes", t->embed_bytes);
     set_int(o, "expert_demand_bytes", t->demand_bytes);
     set_int(o, "expert_guess_bytes", t->guess_bytes);
+    set_int(o, "expert_items", t->expert_items);
     set_int(o, "wasted_bytes", t->wasted_bytes + f->ahead_bytes);
     set_real(o, "wait_trunk_s", seconds(t->wait_trunk_ns));
     set_real(o, "wait_expert_s", seconds(t->wait_expert_ns));
@@ -181,6 +187,7 @@ json_t *report_make(const struct report_input *in)
     json_object_set_new(r, "isa", json_string(f.isa));
     json_object_set_new(r, "policy", json_string(f.policy));
     json_object_set_new(r, "prefetch", json_string(f.prefetch));
+    report_detail(r, in->k);
     json_object_set_new(r, "version", json_string(SLUICE_VERSION));
     return r;
 }

@@ -52,8 +52,27 @@ typedef void k3_routed_fn(void *arg, uint32_t layer, uint32_t row,
                           const uint32_t *ids, const float *weights,
                           const uint8_t *how);
 
+/* Where the time of a row's pass through one MoE layer went, microseconds. */
+struct k3_moe_times {
+    uint32_t wait_trunk_us, attention_us; /* attention: up to the choice */
+    uint32_t wait_expert_us, experts_us;  /* experts: after it */
+};
+
+/* Told of a pass before its first layer, and, if it was whole, when it is
+ * over; times is [moe layers]. */
+typedef void k3_began_fn(void *arg, const struct k3_row *rows, uint32_t n);
+typedef void k3_passed_fn(void *arg, const struct k3_moe_times *times);
+/* Told by k3_accept. */
+typedef void k3_accepted_fn(void *arg, uint32_t sequence, uint32_t n);
+
 /* Called by the pass at every layer. */
 typedef void k3_progress_fn(void *arg, uint32_t layer, uint32_t layers);
+
+/* Called by k3_open when config, tiles and plan are known, before any read.
+ * An error ends k3_open. */
+typedef int k3_planned_fn(void *arg, const struct k3 *k, struct why *why);
+
+struct journal;
 
 struct k3_options {
     uint64_t memory_bytes;
@@ -71,14 +90,19 @@ struct k3_options {
     uint32_t    paced_count;
     const struct fault_plan *fault;
     float    mla_latent_eps;   /* 0: the config's */
-    uint32_t journal_events;   /* 0: no timeline */
+    struct journal *journal;   /* the caller's, or NULL: no timeline */
     uint32_t kernel_repeat;    /* benches: every product so many times */
     uint8_t  look_ahead;       /* benches: enum k3_look_ahead */
     uint64_t ring_bytes;       /* benches: at least so much ring */
     uint64_t in_flight_bytes;  /* 0: probe */
     uint64_t heap_bytes;       /* what the caller keeps beside us */
-    k3_routed_fn *routed;
-    void         *routed_arg;
+    k3_began_fn    *began;     /* these four, or NULL, with routed_arg */
+    k3_routed_fn   *routed;
+    k3_passed_fn   *passed;
+    k3_accepted_fn *accepted;
+    void           *routed_arg;
+    k3_planned_fn  *planned;   /* or NULL */
+    void           *planned_arg;
     k3_progress_fn *progress; /* or NULL */
     void         *progress_arg;
 };
@@ -118,6 +142,7 @@ struct k3_totals {
     int64_t  ns, wait_trunk_ns, wait_expert_ns;
     uint64_t trunk_bytes, embed_bytes, demand_bytes, guess_bytes;
     uint64_t wasted_bytes;
+    uint64_t expert_items; /* experts computed: distinct a pass and layer */
     int64_t  idle_ns; /* summed over drives: nothing was in flight */
 };
 
@@ -137,8 +162,37 @@ struct k3_facts {
 };
 /* Between passes, or after a failed one. */
 void k3_facts(struct k3 *k, struct k3_facts *out);
-struct journal *k3_journal(struct k3 *k);
 struct stream  *k3_stream(struct k3 *k);
 const struct tiles *k3_tiles(const struct k3 *k);
+uint64_t k3_in_flight_budget(const struct k3 *k, uint32_t drive);
+
+/* Where a layer's time and bytes went, over the passes of a phase. */
+struct k3_layer_totals {
+    int64_t  wait_trunk_ns, wait_expert_ns;
+    int64_t  attention_ns; /* up to the choice of experts, waits left out */
+    int64_t  mlp_ns;       /* the rest of the layer, waits left out */
+    uint64_t trunk_bytes, expert_bytes; /* read for it, payload */
+    uint64_t requests, loads, guess_hits, late;
+};
+/* [layers + 1]; the last is what is outside the layers: embedding and head. */
+const struct k3_layer_totals *k3_layers(const struct k3 *k,
+                                        enum k3_phase phase);
+
+/* Compute by kernel, over the passes of a phase: [k3_kernels_count()]. */
+struct k3_kernel_totals {
+    int64_t  ns;
+    uint64_t calls;
+};
+uint32_t k3_kernels_count(void);
+const struct k3_kernel_totals *k3_kernels(const struct k3 *k,
+                                          enum k3_phase phase);
+
+enum { K3_NAME_BYTES = 64 };
+/* "q_proj", "recurrence"; the numbers of journal events and of k3_kernels. */
+void k3_kernel_name(char out[K3_NAME_BYTES], uint32_t kernel);
+/* What a tile of the trunk holds, "q_proj", "vectors", and of which layer; -1:
+ * of none. */
+int32_t k3_tile_name(char out[K3_NAME_BYTES], const struct tiles *t,
+                     uint32_t tile);
 
 #endif

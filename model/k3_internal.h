@@ -70,6 +70,18 @@ struct run { /* consecutive rows of one sequence */
     uint32_t draft; /* number of its first draft row in the pass */
 };
 
+/* Where the counters stood when the last part of a pass ended. */
+struct watch {
+    enum k3_phase phase;
+    int64_t  ns, wait_trunk_ns, wait_expert_ns;
+    uint64_t trunk_bytes;
+    struct fetch_counts experts;
+    struct k3_layer_totals  *layer[K3_PHASES]; /* [layers + 1] */
+    struct k3_kernel_totals *kernel[K3_PHASES];
+    struct k3_moe_times     *times; /* of this pass, [moe layers] */
+    uint64_t items[K3_PHASES];
+};
+
 struct k3 {
     struct config  c;
     struct k3_options o;
@@ -82,8 +94,8 @@ struct k3 {
     struct stream *stream;
     struct cache  *cache;
     struct fetch  *fetch;
-    struct journal *journal;
     struct team   *team;
+    struct watch   watch;
     struct guesser *guesser; /* or NULL */
     struct state_shape shape;
     uint8_t       *state; /* [sequences][shape.bytes] */
@@ -127,8 +139,20 @@ void k3_scratch_cut(struct scratch *s, uint8_t *base, const struct config *c,
                     const struct k3_options *o, uint32_t threads,
                     uint32_t rows);
 
-/* k3_pass.c: helpers for the layer files */
+/* k3_watch.c: where time goes */
+int  k3_watch_open(struct k3 *k);
+void k3_watch_close(struct k3 *k);
+/* A kernel has run on a layer since begin_ns. */
 void k3_note(struct k3 *k, uint8_t kernel, uint32_t layer, int64_t begin_ns);
+/* Compute has waited since begin_ns for experts of a layer; UINT32_MAX: for
+ * the embedding. */
+void k3_waited_expert(struct k3 *k, uint32_t layer, int64_t begin_ns);
+void k3_watch_pass(struct k3 *k, enum k3_phase phase);
+/* What was since the last mark belongs to the layer: before its experts are
+ * chosen or, `mlp`, after. The layer past the last is what is outside. */
+void k3_watch_mark(struct k3 *k, uint32_t layer, bool mlp);
+
+/* k3_pass.c: helpers for the layer files */
 /* The sentence for a failed hold or fetch of a named thing. */
 int k3_read_failed(struct pass *p, int err, const char *what);
 int k3_tensor_failed(struct pass *p, int layer, enum tensor_role role);

@@ -256,5 +256,7 @@ void k3_accept(struct k3 *k, uint32_t sequence, uint32_t n)
         if (n)
             team_run(k->team, replay, &j);
         state_header(k->state + sequence * k->shape.bytes)->positions += n;
+        if (k->o.accepted)
+            k->o.accepted(k->o.routed_arg, sequence, n);
     }
 }

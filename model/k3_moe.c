@@ -270,6 +270,7 @@ static int compute(struct pass *p, uint32_t layer, struct batch *b,
                      down, b);
     }
     k3_note(k, K3_EXPERTS, layer, begin);
+    k->watch.items[k->watch.phase] += b->parts;
     uint32_t bad = b->bad;
     if (!bad)
         return 0;
@@ -379,12 +380,7 @@ static int wait_for_any(struct pass *p, uint32_t seen, uint32_t layer)
         return k3_read_failed(p, -ECANCELED, "");
     int64_t begin = stream_clock_ns();
     stream_await(k->stream, seen);
-    int64_t end = stream_clock_ns();
-    k->wait_expert_ns += end - begin;
-    struct journal_event e = { .begin_ns = begin, .end_ns = end,
-                               .object = layer,
-                               .kind = JOURNAL_WAIT_EXPERT };
-    journal_add(k->journal, JOURNAL_COMPUTE, &e);
+    k3_waited_expert(k, layer, begin);
     return 0;
 }
 
@@ -491,6 +487,7 @@ int k3_moe(struct pass *p, uint32_t layer)
     fetch_begin(k->fetch, (uint32_t)k->passes, layer - k->c.first_dense, uses,
                 n);
     tell(p, layer);
+    k3_watch_mark(k, layer, false);
     err = k3_product(p, (int)layer, T_LATENT_DOWN, s->xp, p->rows, s->z,
                      k->c.latent);
     if (!err) {

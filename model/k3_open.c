@@ -82,7 +82,7 @@ static int open_stream(struct k3 *k, struct why *why)
         .chunk_bytes = CHUNK_BYTES,
         .loads_max = k->plan.staging_frames + k->plan.expert_frames +
                      k->plan.rows + LOADS_SPARE,
-        .journal = k->journal, .cancel = &k->cancel,
+        .journal = k->o.journal, .cancel = &k->cancel,
     };
     int err = stream_open(&k->stream, &so);
     if (err)
@@ -170,9 +170,10 @@ int k3_open(struct k3 **out, const char *dir, const struct k3_options *o,
         k->plan = shape.plan;
         k->o.prefetch = shape.prefetch;
         free(shape.plan_tile);
-        if (k->o.journal_events &&
-            journal_open(&k->journal, k->o.journal_events))
-            err = why_set(why, -ENOMEM, "no memory for the timeline");
+        if (k3_watch_open(k))
+            err = why_set(why, -ENOMEM, "no memory for the table of times");
+        else if (k->o.planned)
+            err = k->o.planned(k->o.planned_arg, k, why);
     }
     if (!err)
         err = open_tables(k, why);
@@ -204,7 +205,7 @@ void k3_close(struct k3 *k)
     cache_close(k->cache);
     reader_close(k->reader);
     arena_close(k->arena);
-    journal_close(k->journal);
+    k3_watch_close(k);
     team_close(k->team);
     tiles_free(k->tiles);
     ckpt_close(k->ckpt);
@@ -253,14 +254,14 @@ void k3_cancel(struct k3 *k)
     atomic_store(&k->cancel, true);
 }
 
-struct journal *k3_journal(struct k3 *k)
-{
-    return k->journal;
-}
-
 struct stream *k3_stream(struct k3 *k)
 {
     return k->stream;
+}
+
+uint64_t k3_in_flight_budget(const struct k3 *k, uint32_t drive)
+{
+    return reader_in_flight_budget(k->reader, drive);
 }
 
 const struct tiles *k3_tiles(const struct k3 *k)
@@ -273,6 +274,8 @@ void k3_facts(struct k3 *k, struct k3_facts *out)
     struct arena_facts arena;
     memset(out, 0, sizeof *out);
     memcpy(out->totals, k->totals, sizeof out->totals);
+    for (int i = 0; i < K3_PHASES; i++)
+        out->totals[i].expert_items = k->watch.items[i];
     if (k->fetch)
         out->experts = fetch_counts(k->fetch);
     reader_facts(k->reader, &out->reader);

@@ -12,18 +12,6 @@
 #include "model/k3_internal.h"
 #include "model/k3_limits.h"
 
-void k3_note(struct k3 *k, uint8_t kernel, uint32_t layer, int64_t begin_ns)
-{
-    if (!k->journal)
-        return;
-    struct journal_event e = { .begin_ns = begin_ns,
-                               .end_ns = stream_clock_ns(),
-                               .object = layer,
-                               .kind = JOURNAL_KERNEL,
-                               .value = kernel };
-    journal_add(k->journal, JOURNAL_COMPUTE, &e);
-}
-
 int k3_read_failed(struct pass *p, int err, const char *what)
 {
     struct k3 *k = p->k;
@@ -436,7 +424,7 @@ static int wait_load(struct pass *p, struct load *load)
             return k3_read_failed(p, err, "an embedding row");
         stream_await(k->stream, seen);
     }
-    k->wait_expert_ns += stream_clock_ns() - begin;
+    k3_waited_expert(k, UINT32_MAX, begin);
     return 0;
 }
 
@@ -533,15 +521,20 @@ static void whole_pass(void *arg)
     struct pass *p = arg;
     struct k3 *k = p->k;
     p->err = embed(p);
+    k3_watch_mark(k, k->c.layers, false);
     for (uint32_t l = 0; l < k->c.layers && !p->err; l++) {
         if (k->o.progress)
             k->o.progress(k->o.progress_arg, l, k->c.layers);
         p->err = attention(p, l);
+        if (config_is_dense(&k->c, l))
+            k3_watch_mark(k, l, false);
         if (!p->err)
             p->err = feed_forward(p, l);
+        k3_watch_mark(k, l, true);
     }
     if (!p->err)
         p->err = head(p);
+    k3_watch_mark(k, k->c.layers, true);
 }
 
 struct mark {
@@ -602,7 +595,10 @@ int k3_pass(struct k3 *k, const struct k3_row *rows, uint32_t n,
     assert(!k->o.logits || p.logit_rows <= k->o.logits);
     find_runs(k, rows, n);
     assert(k->drafts_kept <= k->o.drafts);
+    if (k->o.began)
+        k->o.began(k->o.routed_arg, rows, n);
     struct mark before = mark(k);
+    k3_watch_pass(k, phase);
     team_run(k->team, whole_pass, &p);
     struct mark after = mark(k);
     account(k, phase, n, &before, &after);
@@ -623,6 +619,8 @@ int k3_pass(struct k3 *k, const struct k3_row *rows, uint32_t n,
                                .object = (uint32_t)k->passes, .bytes = n,
                                .kind = JOURNAL_PASS,
                                .value = (uint8_t)phase };
-    journal_add(k->journal, JOURNAL_COMPUTE, &e);
+    journal_add(k->o.journal, JOURNAL_COMPUTE, &e);
+    if (!p.err && k->o.passed)
+        k->o.passed(k->o.routed_arg, k->watch.times);
     return p.err;
 }

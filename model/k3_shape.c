@@ -140,7 +140,7 @@ static void plan_sizes(struct k3_shape *s, struct plan_input *in,
                         (uint64_t)c->vocab * VOCAB_HEAP +
                         (uint64_t)s->tiles->count * TILE_HEAP +
                         (uint64_t)threads * THREAD_HEAP +
-                        journal_bytes(o->journal_events) + o->heap_bytes +
+                        o->heap_bytes +
                         k3_guess_bytes(s->prefetch, config_moe_layers(c),
                                        c->experts, c->hidden);
     in->state_bytes = s->state.bytes;

@@ -45,6 +45,7 @@ struct lane {
     uint32_t  live_head, live_count;
     uint64_t  in_flight_bytes, guess_flight_bytes, budget_bytes;
     _Atomic int64_t idle_ns, idle_since_ns; /* since: 0 while busy */
+    int64_t   counted_ns; /* of the last samples in the journal */
 };
 
 struct stream {

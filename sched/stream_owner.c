@@ -13,6 +13,7 @@
 enum {
     DONE_MAX = 64,
     GUESS_SHARE = 4, /* guesses may hold a quarter of a drive's budget */
+    COUNTERS_NS = 1000 * 1000, /* between two samples for the journal */
 };
 
 static const uint64_t TAG_LOAD = 1ull << 63;
@@ -332,9 +333,11 @@ static uint32_t bucket(int64_t ns)
     return b < STREAM_HISTOGRAM ? b : STREAM_HISTOGRAM - 1;
 }
 
+/* `flight`: bytes that are with the drive after this read. */
 static void count(struct stream *s, const struct read_done *d, uint32_t object,
-                  uint32_t flight)
+                  uint64_t flight)
 {
+    struct lane *l = &s->lane[d->drive];
     s->stats.payload_bytes[d->class] += d->bytes;
     s->stats.device_bytes[d->class] += d->device_bytes;
     s->stats.reads[d->class]++;
@@ -348,14 +351,16 @@ static void count(struct stream *s, const struct read_done *d, uint32_t object,
         .kind = JOURNAL_READ, .class = d->class, .drive = (uint8_t)d->drive,
     };
     journal_add(s->o.journal, JOURNAL_READS, &e);
-    struct journal_event ring = { .begin_ns = d->done_ns,
-                                  .end_ns = d->done_ns,
-                                  .bytes = atomic_load(&s->ring_used),
-                                  .kind = JOURNAL_RING };
-    journal_add(s->o.journal, JOURNAL_READS, &ring);
-    ring.kind = JOURNAL_FLIGHT;
-    ring.bytes = flight;
-    journal_add(s->o.journal, JOURNAL_READS, &ring);
+    if (flight && d->done_ns - l->counted_ns < COUNTERS_NS)
+        return;
+    l->counted_ns = d->done_ns;
+    struct journal_event at = { .begin_ns = d->done_ns, .end_ns = d->done_ns,
+                                .bytes = atomic_load(&s->ring_used),
+                                .kind = JOURNAL_RING, .drive = e.drive };
+    journal_add(s->o.journal, JOURNAL_READS, &at);
+    at.kind = JOURNAL_FLIGHT;
+    at.bytes = flight;
+    journal_add(s->o.journal, JOURNAL_READS, &at);
 }
 
 /* Account for one finished chunk; true when it finished its block. */
@@ -371,7 +376,7 @@ static bool settle(struct stream *s, const struct read_done *d)
         l->guess_flight_bytes -= bytes;
     if (d->tag & TAG_LOAD) {
         struct load *load = s->pending[index];
-        count(s, d, load->object, (uint32_t)l->in_flight_bytes);
+        count(s, d, load->object, l->in_flight_bytes);
         load->outstanding--;
         load->landed_bytes += d->bytes;
         if (d->error && !load->error) {
@@ -387,7 +392,7 @@ static bool settle(struct stream *s, const struct read_done *d)
         return true;
     }
     struct tile_state *t = &s->state[index];
-    count(s, d, index, (uint32_t)l->in_flight_bytes);
+    count(s, d, index, l->in_flight_bytes);
     t->outstanding--;
     if (d->error && !t->error) {
         t->error = d->error;
