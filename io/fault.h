@@ -21,6 +21,7 @@ enum fault_kind {
     FAULT_LATE = 1 << 6,    /* the result is held back for late_ns */
     FAULT_REORDER = 1 << 7, /* held back until others have overtaken it */
     FAULT_NO_FIXED = 1 << 8, /* -EOPNOTSUPP unless the read is plain */
+    FAULT_TWICE = 1 << 9,    /* told once more, when its slot may be reused */
 };
 
 #define FAULT_NEVER UINT32_MAX

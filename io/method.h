@@ -72,7 +72,7 @@ struct io_setup {
 struct io_method {
     const char *name;
     int (*open)(void **ctx, const struct io_setup *setup);
-    /* Nothing may be outstanding, unless the owner thread has ended. */
+    /* Nothing may be outstanding. */
     void (*close)(void *ctx);
     /* Never fails and never blocks while at most `depth` are outstanding. */
     void (*push)(void *ctx, const struct io_op *op);

@@ -10,6 +10,7 @@
 #define BATCH_MAX    64u
 #define POISON       0xa5 /* what a broken read leaves in its target */
 #define OVERTAKE_MAX 8u   /* results held back for reordering, at most */
+#define GHOSTS_MAX   8u   /* results that wait to be told again */
 
 enum held_state { HELD_NO, HELD_FLYING, HELD_BACK };
 
@@ -29,6 +30,8 @@ struct fault {
     uint64_t random;
     uint32_t ops; /* pushed so far: the number of the next read */
     uint32_t depth, flying, back, back_reorder;
+    uint32_t ghosts;
+    struct io_result ghost[GHOSTS_MAX];
     struct held held[];
 };
 
@@ -138,7 +141,7 @@ static void spoil(const struct fault *f, struct held *h)
     case FAULT_END:
         res = 0;
         break;
-    default: /* late, reordered: the bytes are good */
+    default: /* late, reordered, twice: the bytes are good */
         return;
     }
     uint32_t good = res > 0 ? (uint32_t)res : 0;
@@ -170,6 +173,8 @@ static void let_go(struct fault *f, struct held *h, struct io_result *out)
     f->back_reorder -= h->kind == FAULT_REORDER;
     f->back--;
     h->state = HELD_NO;
+    if (h->kind == FAULT_TWICE && f->ghosts < GHOSTS_MAX)
+        f->ghost[f->ghosts++] = h->result;
 }
 
 /* Hand up what need not wait, then, when nothing else would come or enough is
@@ -180,6 +185,8 @@ static uint32_t hand_up(struct fault *f, struct io_result *out, uint32_t max,
     uint32_t n = 0;
     int64_t now = io_now_ns();
     *next_ns = IO_NO_DEADLINE;
+    while (n < max && f->ghosts > 0)
+        out[n++] = f->ghost[--f->ghosts];
     for (uint32_t i = 0; i < f->depth && f->back > f->back_reorder; i++) {
         struct held *h = &f->held[i];
         if (h->state != HELD_BACK || h->kind == FAULT_REORDER)

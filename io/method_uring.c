@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <liburing.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -10,8 +11,8 @@
 #include <unistd.h>
 
 #define WAKE_DATA   (UINT64_C(1) << 32) /* no id of 32 bits is this */
-#define PIECE_BYTES (UINT64_C(1) << 30) /* the kernel's most per buffer */
-#define PIECES_MAX  16384u              /* and its most buffers */
+#define PIECE_BYTES (UINT64_C(1) << 28) /* the kernel takes up to 1 GiB */
+#define PIECES_MAX  16384u              /* its most buffers: 4 TiB */
 #define PAUSE_NS    100000
 
 #ifndef IORING_SETUP_SINGLE_ISSUER
@@ -29,7 +30,6 @@ struct uring {
     char    *arena_base;
     uint64_t arena_bytes;
     int      wake_fd;
-    uint64_t wake_count;
 };
 
 static void uring_close(void *ctx)
@@ -55,7 +55,7 @@ static int setup_ring(struct uring *u, const struct io_setup *s)
     };
     int err = -EINVAL;
     for (size_t i = 0; err == -EINVAL && i < 3; i++) {
-        /* One more than `depth`, for the read that listens for a wake. */
+        /* One more than `depth`, for what listens for a wake. */
         err = io_uring_queue_init(s->depth + 1, &u->ring, ladder[i]);
         u->enabled = !(ladder[i] & IORING_SETUP_R_DISABLED);
         s->granted->setup_flags = ladder[i] & ~IORING_SETUP_R_DISABLED;
@@ -104,7 +104,7 @@ static int uring_open(void **ctx, const struct io_setup *s)
     struct uring *u = calloc(1, sizeof *u);
     if (!u)
         return -ENOMEM;
-    u->wake_fd = eventfd(0, EFD_CLOEXEC);
+    u->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int err = u->wake_fd < 0 ? -errno : setup_ring(u, s);
     if (err < 0) {
         uring_close(u);
@@ -163,18 +163,26 @@ static int enable_ring(struct uring *u)
     return 0;
 }
 
-/* A wake is a write to an eventfd, and a read of it is always outstanding: so
- * one wait covers both, and nothing has to interrupt the thread. */
+/* A wake is a write to an eventfd, and a poll of it is always outstanding: so
+ * one wait covers both, and nothing has to interrupt the thread. Not a read of
+ * it: that would leave the kernel a place to write to after close. */
 static void listen_for_wake(struct uring *u)
 {
     if (u->listening)
         return;
     struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
     assert(sqe); /* one was added for this */
-    io_uring_prep_read(sqe, u->wake_fd, &u->wake_count, sizeof u->wake_count,
-                       0);
+    io_uring_prep_poll_add(sqe, u->wake_fd, POLLIN);
     io_uring_sqe_set_data64(sqe, WAKE_DATA);
     u->listening = true;
+}
+
+static void heard_wake(struct uring *u)
+{
+    uint64_t count;
+    ssize_t n = read(u->wake_fd, &count, sizeof count);
+    (void)n; /* somebody wrote, or else there is nothing to reset */
+    u->listening = false;
 }
 
 static int enter(struct uring *u, uint32_t max, int64_t deadline_ns)
@@ -227,7 +235,7 @@ static int uring_reap(void *ctx, struct io_result *out, uint32_t max,
         seen++;
         uint64_t data = io_uring_cqe_get_data64(cqe);
         if (data == WAKE_DATA)
-            u->listening = false;
+            heard_wake(u);
         else if (data != LIBURING_UDATA_TIMEOUT)
             out[n++] = (struct io_result){ (uint32_t)data, cqe->res, now };
     }

@@ -302,16 +302,24 @@ void reader_wake(struct reader *r)
         r->layers[0]->wake(r->ctx);
 }
 
+int reader_drain(struct reader *r)
+{
+    struct read_done ignored[BATCH_MAX];
+    bind_owner(r);
+    while (r->in_use > 0) {
+        int n = reap(r, ignored, BATCH_MAX, IO_NO_DEADLINE);
+        if (n < 0)
+            return n;
+    }
+    return 0;
+}
+
 void reader_close(struct reader *r)
 {
     if (!r)
         return;
-    /* A ring whose owner has ended cannot be entered; but the end of a thread
-     * has waited for its requests. */
-    struct read_done ignored[BATCH_MAX];
-    while (r->in_use > 0)
-        if (reap(r, ignored, BATCH_MAX, IO_NO_DEADLINE) < 0)
-            break;
+    if (r->in_use > 0)
+        reader_drain(r); /* fails if the ring broke, and its reads with it */
     if (r->ctx)
         r->layers[0]->close(r->ctx);
     for (uint32_t i = 0; r->file && i < r->files; i++)

@@ -7,7 +7,8 @@
  * what was started is queued, submitted by the next flush or reap, and cannot
  * be taken back.
  *
- *     reader_open -> { reader_start ... reader_reap } -> reader_close
+ *     reader_open -> { reader_start ... reader_reap } -> reader_drain
+ *                 -> reader_close
  *
  * Bytes    target % 4096 == offset % 4096, and the 4 KiB pages around
  *          [target, target + length) are the caller's: the pages as a whole are
@@ -117,9 +118,9 @@ struct reader_facts {
 int reader_open(struct reader **out, const struct reader_options *options,
                 uint32_t *bad_file);
 
-/* NULL is allowed. On the owner thread, or anywhere once that has ended. Waits
- * for the reads in flight: until they land, their pages are not the caller's
- * to unmap. */
+/* NULL is allowed. On the owner thread, where it drains first; or anywhere, if
+ * the owner has drained: only that thread can wait for its reads, and its end
+ * alone does not. */
 void reader_close(struct reader *r);
 
 /* Queue one read. Never blocks, never enters the kernel.
@@ -137,6 +138,10 @@ int reader_flush(struct reader *r);
  * over, and store up to `max` completions. Returns how many. */
 int reader_reap(struct reader *r, struct read_done *out, uint32_t max,
                 int64_t deadline_ns);
+
+/* Wait until nothing is in flight any more, and drop the completions: after
+ * that the pages are the caller's to unmap. */
+int reader_drain(struct reader *r);
 
 /* Make a reap that waits, or else the next one, return. Costs an exchange, and
  * a system call only if the owner sleeps. Not for signal handlers. */

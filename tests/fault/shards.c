@@ -14,6 +14,7 @@
 
 #define PAGE   4096u
 #define CANARY 0xc7
+#define FEW    24u /* that many reads or less share their slots */
 
 uint64_t shards_random(uint64_t *state)
 {
@@ -154,7 +155,7 @@ static uint32_t drive_all(const struct shards *s, struct reader *r,
     uint32_t started = 0, ended = 0, failed = 0;
     bool seen[SHARDS_READS_MAX] = { false };
     while (ended < n) {
-        while (started < n) {
+        while (started < n && (n > FEW || started - ended < FEW / 2)) {
             const struct shards_read *rd = &reads[started];
             uint8_t *target = place[started].pages + rd->offset_bytes % PAGE;
             struct read_req req = { rd->file, rd->length_bytes,

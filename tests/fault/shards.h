@@ -40,7 +40,8 @@ uint64_t shards_random(uint64_t *state);
 void shards_pick(const struct shards *s, struct shards_read *reads, uint32_t n,
                  uint32_t longest, uint64_t seed);
 
-/* Make all reads through r, as many at once as it takes, into pages of `area`
+/* Make all reads through r, as many at once as it takes (a dozen at a time if
+ * there are few, so that slots are used again), into pages of `area`
  * (NULL: into pages of its own with inaccessible ones on both sides). Asserts
  * that each ends once, that a good one has all its bytes, and that no byte
  * outside of the pages of a read was touched. Returns how many failed. */

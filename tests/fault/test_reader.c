@@ -1,5 +1,5 @@
 /* Goal    no failure of a read is lost, invented, or harmful to another one.
- * Method  the same 24 reads, over and over, breaking one more result each time
+ * Method  the same 20 reads, over and over, breaking one more result each time
  *         until a run ends untouched: every place has then been broken. Each
  *         kind of fault runs both once and from there on, over each method.
  *         Every byte of every good read is compared.
@@ -14,7 +14,7 @@
 
 #include "tests/fault/shards.h"
 
-#define READS   24u
+#define READS   20u
 #define LONGEST 20000u
 
 static const struct kind {
@@ -34,6 +34,7 @@ static const struct kind {
     { "end of file", FAULT_END, 0, false, false, -ENODATA },
     { "late", FAULT_LATE, 0, true, true, 0 },
     { "reordered", FAULT_REORDER, 0, true, true, 0 },
+    { "twice", FAULT_TWICE, 0, true, true, 0 },
     { "no fixed buffers", FAULT_NO_FIXED, 0, true, true, 0 },
 };
 
@@ -93,6 +94,31 @@ static void break_each(const char *method)
         }
 }
 
+/* A read that ends inside a block goes on at the block, and directly. */
+static void short_is_not_demoted(void **state)
+{
+    (void)state;
+    struct fault_plan plan = { .kinds = FAULT_SHORT, .short_bytes = 512 };
+    struct reader_options o = shards_options(&shards, "auto");
+    struct shards_read read = { .length_bytes = 5 * READER_PAGE };
+    struct reader_facts facts;
+    struct reader *r;
+    uint32_t bad;
+    o.fault = &plan;
+    assert_int_equal(reader_open(&r, &o, &bad), 0);
+    reader_facts(r, &facts);
+    bool direct = facts.direct; /* not so on every file system */
+    assert_int_equal(shards_run(&shards, r, &read, 1, NULL), 0);
+    reader_facts(r, &facts);
+    assert_int_equal(facts.direct, direct);
+    assert_int_equal(facts.faults, 1);
+    assert_int_equal(facts.short_reads, 1);
+    assert_int_equal(facts.retries, 0);
+    assert_int_equal(read.done.device_bytes,
+                     6 * READER_PAGE - (direct ? 512 : READER_PAGE));
+    reader_close(r);
+}
+
 static void over_pread(void **state)
 {
     (void)state;
@@ -122,7 +148,7 @@ static void soak(void **state)
         struct fault_plan plan = {
             .seed = seed,
             .kinds = FAULT_SHORT | FAULT_EIO | FAULT_EINTR | FAULT_EAGAIN |
-                     FAULT_EINVAL | FAULT_LATE | FAULT_REORDER,
+                     FAULT_EINVAL | FAULT_LATE | FAULT_REORDER | FAULT_TWICE,
             .first = FAULT_NEVER,
             .chance_permille = 60,
             .short_bytes = (uint32_t)(seed * 97),
@@ -151,6 +177,7 @@ static int drop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(short_is_not_demoted),
         cmocka_unit_test(over_pread),
         cmocka_unit_test(over_uring),
         cmocka_unit_test(soak),
