@@ -157,7 +157,9 @@ static void replay_is_the_engine(void **state)
 static void sequences_share_slots(void **state)
 {
     (void)state;
-    static const uint32_t of[][4] = { { 7, 7, 7 }, { 7, 9, 7, 9 }, { 7 }, { 3 } };
+    static const uint32_t of[][4] = {
+        { 7, 7, 7 }, { 7, 9, 7, 9 }, { 7 }, { 3 }
+    };
     static const uint32_t rows[] = { 3, 4, 1, 1 };
     static const uint32_t ids[] = { 0 };
     struct trace_info info = { .layers = 1, .experts = 2, .top_k = 1 };

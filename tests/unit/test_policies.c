@@ -144,7 +144,8 @@ static void lru_layer_keeps_by_rank(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         static const char *const names[] = { "lru-layer", "ema" };
-        static const uint32_t first[] = { 3, 4, 5, 6 }, second[] = { 0, 3, 1, 2 };
+        static const uint32_t first[] = { 3, 4, 5, 6 };
+        static const uint32_t second[] = { 0, 3, 1, 2 };
         uint32_t out[4];
         struct cache *c = make(names[i], 2, 4, 4);
         choose(c, 0, 0, first, 4, out);
@@ -304,7 +305,9 @@ static void min_knows_the_future(void **state)
 static void static_pin_keeps_its_profile(void **state)
 {
     (void)state;
-    static const uint32_t rows[][2] = { { 5, 2 }, { 5, 6 }, { 2, 5 }, { 6, 1 } };
+    static const uint32_t rows[][2] = {
+        { 5, 2 }, { 5, 6 }, { 2, 5 }, { 6, 1 }
+    };
     char path[] = "/tmp/sluice-pin-XXXXXX";
     struct trace_info info = { .layers = 1, .experts = EXPERTS, .top_k = 2 };
     struct trace_writer *w;

@@ -58,7 +58,9 @@ static void names(struct predict *p, uint32_t sequence, uint32_t layer,
     } while (0)
 
 static const uint32_t first[LAYERS][TOP_K] = { { 1, 2 }, { 3, 4 }, { 5, 6 } };
-static const uint32_t other[LAYERS][TOP_K] = { { 7, 8 }, { 9, 10 }, { 11, 12 } };
+static const uint32_t other[LAYERS][TOP_K] = { { 7, 8 },
+                                               { 9, 10 },
+                                               { 11, 12 } };
 
 static void nobody_knows_at_first(void **state)
 {
