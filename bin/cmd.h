@@ -9,6 +9,7 @@ cmd_fn cmd_tokenize;
 cmd_fn cmd_synth;
 cmd_fn cmd_replay;
 cmd_fn cmd_plan;
+cmd_fn cmd_doctor;
 
 struct cmd {
     const char *name;
