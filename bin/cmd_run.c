@@ -124,8 +124,11 @@ static int open_session(struct run *r, const char *model, struct why *why)
                        r->prompt.count, a->context);
     if (!o.rows)
         o.rows = DEFAULT_ROWS;
+    o.drafts = session_draft(a).most;
     if (o.rows > r->prompt.count)
         o.rows = (uint32_t)r->prompt.count;
+    if (o.rows < 1 + o.drafts)
+        o.rows = 1 + o.drafts;
     o.logits = a->logits ? 0 : 1;
     o.progress = progress_layer;
     o.progress_arg = &r->progress;
@@ -146,6 +149,7 @@ static int finish(struct run *r, const struct generate_result *result,
     uint64_t sampled = result->count + result->ended;
     in.decode_tokens = sampled ? sampled - 1 : 0;
     json_t *report = report_make(&in);
+    report_drafts(report, result->drafted, result->accepted);
     report_say(report);
     int status = r->a.s.report ? report_write(r->a.s.report, report) : 0;
     json_decref(report);
@@ -161,7 +165,7 @@ static int generate_all(struct run *r, struct why *why)
         .sample = { r->a.s.temperature, r->a.s.top_p, r->a.s.seed },
         .ignore_end = r->a.s.ignore_eos, .is_end = is_end, .is_end_arg = r,
         .all_logits = r->logits != NULL, .logits = write_logits,
-        .token = on_token, .arg = r,
+        .token = on_token, .arg = r, .draft = session_draft(&r->a.s),
     };
     if (r->prompt.count + r->a.most - (r->a.most > 0) > r->a.s.context)
         return why_set(why, -EINVAL, "a prompt of %zu ids and %" PRIu64

@@ -192,6 +192,14 @@ json_t *report_make(const struct report_input *in)
     return r;
 }
 
+void report_drafts(json_t *report, uint64_t drafted, uint64_t accepted)
+{
+    json_t *o = json_object();
+    set_int(o, "rows", drafted);
+    set_int(o, "accepted", accepted);
+    json_object_set_new(report, "drafts", o);
+}
+
 int report_write(const char *path, const json_t *report)
 {
     FILE *f = fopen(path, "w");

@@ -19,6 +19,8 @@ struct report_input {
 json_t *report_plan(const struct plan *p);
 /* The whole report; the caller may add names and decrefs it. */
 json_t *report_make(const struct report_input *in);
+/* Add what became of draft rows. */
+void report_drafts(json_t *report, uint64_t drafted, uint64_t accepted);
 /* Write JSON to a file. 0, or 1 after a sentence. */
 int  report_write(const char *path, const json_t *report);
 /* Three lines on stderr: tokens and time, bytes and drive, where time went. */

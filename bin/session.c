@@ -72,6 +72,22 @@ static bool known_prefetch(const char *name)
     return false;
 }
 
+/* 0: not a number that serves. */
+static uint32_t draft_count(const char *text)
+{
+    char *end;
+    unsigned long n = strtoul(text, &end, 10);
+    return *end || text[0] < '0' || text[0] > '9' || n > 256 ? 0
+                                                             : (uint32_t)n;
+}
+
+struct draft_options session_draft(const struct session_args *a)
+{
+    if (!strcmp(a->draft, "auto"))
+        return (struct draft_options){ DRAFT_AUTO_MOST, true };
+    return (struct draft_options){ draft_count(a->draft), false };
+}
+
 const char *session_options(const struct session_args *a,
                             struct k3_options *o)
 {
@@ -90,8 +106,9 @@ const char *session_options(const struct session_args *a,
         return "--policy static-pin needs a trace: static-pin=FILE";
     if (strcmp(a->prefetch, "auto") && !known_prefetch(a->prefetch))
         return "--prefetch has no such predictor (try sluice replay --help)";
-    if (strcmp(a->draft, "off"))
-        return "--draft serves only off";
+    if (strcmp(a->draft, "off") && strcmp(a->draft, "auto") &&
+        !draft_count(a->draft))
+        return "--draft is off, auto or a number from 1 to 256";
     if (a->temperature < 0)
         return "--temperature is not negative";
     if (a->top_p <= 0 || a->top_p > 1)

@@ -43,7 +43,8 @@ struct session_args {
       "simulate a drive of this rate and latency; repeat for more", \
       session_device }, \
     { "draft", 0, OPT_TEXT, &(a)->draft, "off|auto|N", \
-      "draft ids from the text so far, verified in the same pass", NULL }, \
+      "guess ids from the text so far and verify them in the same pass: as " \
+      "many as pay, or N; default off", NULL }, \
     { "temperature", 0, OPT_REAL, &(a)->temperature, "T", \
       "default 0: the most likely id", NULL }, \
     { "top-p", 0, OPT_REAL, &(a)->top_p, "P", "default 1", NULL }, \
@@ -69,6 +70,8 @@ void session_defaults(struct session_args *a);
  * *o that follow from the arguments alone. */
 const char *session_options(const struct session_args *a,
                             struct k3_options *o);
+/* What --draft says, which session_options has checked. */
+struct draft_options session_draft(const struct session_args *a);
 
 /* Print "sluice: <why>" and, where there is one, a hint; returns 1. */
 int session_failed(const struct why *why);

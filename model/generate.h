@@ -3,7 +3,9 @@
  *     generate -> 0, ids in result
  *
  * The prompt goes through the model in passes of as many rows as the plan
- * allows. Look-ahead of the trunk ends with the last pass that can come.
+ * allows; then comes a row a pass, and with it draft rows, whose number never
+ * changes an id or a logit. Look-ahead of the trunk ends with the last pass
+ * that is sure to come unless an end id does.
  */
 #ifndef MODEL_GENERATE_H
 #define MODEL_GENERATE_H
@@ -11,13 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "model/draft.h"
 #include "model/k3.h"
 #include "model/sample.h"
-
-struct draft_options {
-    int most; /* draft rows a pass; 0: off */
-    bool adaptive; /* width from measured acceptance and cost */
-};
 
 struct generate_options {
     const uint32_t *prompt;
@@ -27,7 +25,8 @@ struct generate_options {
     bool     ignore_end;   /* go on past end ids */
     bool   (*is_end)(void *arg, uint32_t id);
     void    *is_end_arg;
-    bool     all_logits;   /* hand out a row for every position */
+    bool     all_logits;   /* hand out a row for every position; the session
+                            * then has options.logits 0 */
     /* Both may be NULL. The logits of positions in order; of each new id. */
     int    (*logits)(void *arg, const float *row);
     void   (*token)(void *arg, uint32_t id);

@@ -79,9 +79,10 @@ struct k3_options {
     uint32_t threads;   /* 0: the physical cores we may use */
     uint32_t context;   /* positions a sequence */
     uint32_t rows;      /* most rows a pass; the plan may lower it */
-    uint32_t logits;    /* most rows of logits a pass; 0: as many as rows */
+    uint32_t logits;    /* most rows of logits a pass, beside those of drafts;
+                         * 0: as many as rows */
     uint32_t sequences;
-    uint32_t drafts;    /* most draft rows a pass */
+    uint32_t drafts;    /* most draft rows a pass; the plan may lower it */
     const char *io;       /* "auto", "uring", "pread" */
     const char *policy;   /* NULL: the default */
     const char *prefetch; /* NULL: "auto": gate where it pays */
@@ -119,6 +120,7 @@ int k3_plan(struct plan *plan, const char *dir, const struct k3_options *o,
 const struct config *k3_config(const struct k3 *k);
 const struct plan   *k3_plan_of(const struct k3 *k);
 uint32_t k3_rows(const struct k3 *k); /* most rows a pass, as planned */
+uint32_t k3_drafts(const struct k3 *k); /* most draft rows, the same */
 
 /* Let the trunk be read ahead for `passes` passes more than have been run. */
 void k3_allow(struct k3 *k, uint64_t passes);
@@ -145,6 +147,9 @@ struct k3_totals {
     uint64_t expert_items; /* experts computed: distinct a pass and layer */
     int64_t  idle_ns; /* summed over drives: nothing was in flight */
 };
+
+/* The last pass alone. */
+const struct k3_totals *k3_last(const struct k3 *k);
 
 struct k3_facts {
     struct k3_totals    totals[K3_PHASES];

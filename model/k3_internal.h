@@ -112,7 +112,7 @@ struct k3 {
     uint64_t       end;    /* of the trunk that coming passes will need */
     int64_t        wait_expert_ns;
     uint64_t       trunk_bytes, embed_bytes;
-    struct k3_totals totals[K3_PHASES];
+    struct k3_totals totals[K3_PHASES], last;
     const char    *isa;
 };
 

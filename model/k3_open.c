@@ -169,6 +169,7 @@ int k3_open(struct k3 **out, const char *dir, const struct k3_options *o,
         k->shape = shape.state;
         k->plan = shape.plan;
         k->o.prefetch = shape.prefetch;
+        k->o.drafts = shape.drafts;
         free(shape.plan_tile);
         if (k3_watch_open(k))
             err = why_set(why, -ENOMEM, "no memory for the table of times");
@@ -232,6 +233,11 @@ uint32_t k3_rows(const struct k3 *k)
     return k->plan.rows;
 }
 
+uint32_t k3_drafts(const struct k3 *k)
+{
+    return k->o.drafts;
+}
+
 void k3_allow(struct k3 *k, uint64_t passes)
 {
     k->end = (k->passes + passes) * k->tiles->count;
@@ -267,6 +273,11 @@ uint64_t k3_in_flight_budget(const struct k3 *k, uint32_t drive)
 const struct tiles *k3_tiles(const struct k3 *k)
 {
     return k->tiles;
+}
+
+const struct k3_totals *k3_last(const struct k3 *k)
+{
+    return &k->last;
 }
 
 void k3_facts(struct k3 *k, struct k3_facts *out)

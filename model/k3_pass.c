@@ -558,18 +558,29 @@ static struct mark mark(struct k3 *k)
 static void account(struct k3 *k, enum k3_phase phase, uint32_t rows,
                     const struct mark *a, const struct mark *b)
 {
-    struct k3_totals *t = &k->totals[phase];
+    struct k3_totals *t = &k->totals[phase], *one = &k->last;
+    *one = (struct k3_totals){
+        .passes = 1, .rows = rows, .ns = b->ns - a->ns,
+        .wait_trunk_ns = b->wait_trunk - a->wait_trunk,
+        .wait_expert_ns = b->wait_expert - a->wait_expert,
+        .idle_ns = b->idle - a->idle,
+        .trunk_bytes = b->trunk - a->trunk,
+        .embed_bytes = b->embed - a->embed,
+        .demand_bytes = b->experts.demand_bytes - a->experts.demand_bytes,
+        .guess_bytes = b->experts.guess_bytes - a->experts.guess_bytes,
+        .wasted_bytes = b->experts.wasted_bytes - a->experts.wasted_bytes,
+    };
     t->passes++;
-    t->rows += rows;
-    t->ns += b->ns - a->ns;
-    t->wait_trunk_ns += b->wait_trunk - a->wait_trunk;
-    t->wait_expert_ns += b->wait_expert - a->wait_expert;
-    t->idle_ns += b->idle - a->idle;
-    t->trunk_bytes += b->trunk - a->trunk;
-    t->embed_bytes += b->embed - a->embed;
-    t->demand_bytes += b->experts.demand_bytes - a->experts.demand_bytes;
-    t->guess_bytes += b->experts.guess_bytes - a->experts.guess_bytes;
-    t->wasted_bytes += b->experts.wasted_bytes - a->experts.wasted_bytes;
+    t->rows += one->rows;
+    t->ns += one->ns;
+    t->wait_trunk_ns += one->wait_trunk_ns;
+    t->wait_expert_ns += one->wait_expert_ns;
+    t->idle_ns += one->idle_ns;
+    t->trunk_bytes += one->trunk_bytes;
+    t->embed_bytes += one->embed_bytes;
+    t->demand_bytes += one->demand_bytes;
+    t->guess_bytes += one->guess_bytes;
+    t->wasted_bytes += one->wasted_bytes;
 }
 
 int k3_pass(struct k3 *k, const struct k3_row *rows, uint32_t n,
@@ -592,7 +603,7 @@ int k3_pass(struct k3 *k, const struct k3_row *rows, uint32_t n,
         if (rows[r].phase == K3_DECODE)
             phase = K3_DECODE;
     }
-    assert(!k->o.logits || p.logit_rows <= k->o.logits);
+    assert(!k->o.logits || p.logit_rows <= k->o.logits + k->o.drafts);
     find_runs(k, rows, n);
     assert(k->drafts_kept <= k->o.drafts);
     if (k->o.began)
@@ -603,14 +614,11 @@ int k3_pass(struct k3 *k, const struct k3_row *rows, uint32_t n,
     struct mark after = mark(k);
     account(k, phase, n, &before, &after);
     k->passes++;
-    int64_t waited = after.wait_trunk - before.wait_trunk +
-                     after.wait_expert - before.wait_expert;
-    uint64_t wasted = after.experts.wasted_bytes - before.experts.wasted_bytes;
-    k3_guess_pass(k, (double)(after.ns - before.ns - waited) / 1e9,
-                  after.trunk - before.trunk + wasted +
-                      after.experts.demand_bytes - before.experts.demand_bytes +
-                      after.experts.guess_bytes - before.experts.guess_bytes,
-                  wasted);
+    const struct k3_totals *t = &k->last;
+    k3_guess_pass(k, (double)(t->ns - t->wait_trunk_ns - t->wait_expert_ns) /
+                         1e9,
+                  t->trunk_bytes + t->demand_bytes + t->guess_bytes +
+                      t->wasted_bytes, t->wasted_bytes);
     if (!p.err)
         for (uint32_t i = 0; i < k->runs; i++)
             state_header(k->state + k->run[i].sequence * k->shape.bytes)

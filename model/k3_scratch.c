@@ -100,7 +100,7 @@ static uint64_t cut(struct scratch *s, uint8_t *base, const struct config *c,
     struct cutter t = { .base = base };
     uint64_t snapshots =
         (c->layers + c->attn_res_block - 1) / c->attn_res_block;
-    uint64_t logits = o->logits ? o->logits : rows;
+    uint64_t logits = o->logits ? (uint64_t)o->logits + o->drafts : rows;
     uint64_t kda_layers = 0;
     for (uint32_t l = 0; l < c->layers; l++)
         kda_layers += !config_is_mla(c, l);

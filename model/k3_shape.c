@@ -19,6 +19,7 @@ enum {
     TILE_HEAP = 512,
     FRAME_HEAP = 320,         /* of loads and cache, a frame */
     THREAD_HEAP = 256 << 10,
+    DRAFT_SHARE = 16, /* drafts may take so much of what is above the floor */
 };
 
 void k3_option_defaults(struct k3_options *o)
@@ -103,10 +104,11 @@ static uint32_t drive_of(const struct k3_options *o, const struct ckpt *ckpt,
     return (*drives)++;
 }
 
-static void plan_tiles(struct k3_shape *s, struct plan_input *in,
-                       const struct ckpt *ckpt, const struct k3_options *o)
+static void plan_tiles(struct k3_shape *s, const struct ckpt *ckpt,
+                       const struct k3_options *o)
 {
     dev_t seen[PLAN_DRIVES_MAX];
+    struct plan_input *in = &s->input;
     for (uint32_t t = 0; t < s->tiles->count; t++) {
         const struct stream_tile *tile = &s->tiles->tile[t];
         const struct tile_piece *piece =
@@ -118,21 +120,21 @@ static void plan_tiles(struct k3_shape *s, struct plan_input *in,
             .drive = drive_of(o, ckpt, file, seen, &in->drives),
             .always = piece->layer < 0 &&
                       tiles_small((enum tensor_role)piece->role),
-            .first = piece->role == T_ROUTER &&
-                     !strcmp(s->prefetch, "gate"),
         };
     }
+    in->tiles = s->plan_tile;
+    in->tile_count = s->tiles->count;
     if (!in->drives)
         in->drives = 1;
     for (uint32_t d = 0; d < in->drives && d < o->paced_count; d++)
         in->rate[d] = (double)o->paced[d].bytes_per_s;
 }
 
-static void plan_sizes(struct k3_shape *s, struct plan_input *in,
-                       const struct config *c, const struct k3_options *o,
-                       uint32_t threads)
+static void plan_sizes(struct k3_shape *s, const struct config *c,
+                       const struct k3_options *o, uint32_t threads)
 {
     struct scratch_size scratch;
+    struct plan_input *in = &s->input;
     uint64_t blocks = (uint64_t)config_moe_layers(c) * c->experts;
     k3_scratch_size(c, o, threads, &scratch);
     in->budget_bytes = o->memory_bytes;
@@ -149,35 +151,57 @@ static void plan_sizes(struct k3_shape *s, struct plan_input *in,
         scratch.fixed_bytes + 2 * k3_smalls_bytes(s->tiles);
     in->row_bytes = scratch.row_bytes;
     in->rows = o->rows;
-    in->tiles = s->plan_tile;
-    in->tile_count = s->tiles->count;
     in->expert_frame_bytes = s->expert_frame_bytes;
     in->expert_payload_bytes = expert_bytes(c);
     in->expert_blocks = (uint32_t)blocks;
     in->expert_layers = config_moe_layers(c);
     in->top_k = c->top_k;
-    in->ring_least_bytes = o->ring_bytes;
     in->keeps_experts = strcmp(o->policy, "none") != 0;
+    for (uint32_t t = 0; t < s->tiles->count; t++) {
+        const struct tile_piece *piece =
+            &s->tiles->piece[s->tiles->first_piece[t]];
+        s->plan_tile[t].first =
+            piece->role == T_ROUTER && !strcmp(s->prefetch, "gate");
+    }
 }
 
 /* Guesses pay where the trunk is resident and the drive waits for routers; with
  * `auto` the plan is made for them and, if the trunk does not fit, without. */
-static int make_plan(struct k3_shape *s, const struct ckpt *ckpt,
-                     const struct config *c, const struct k3_options *o,
-                     uint32_t threads)
+static int plan_guesses(struct k3_shape *s, const struct config *c,
+                        const struct k3_options *o, uint32_t threads)
 {
     bool choose = !strcmp(o->prefetch, "auto");
     s->prefetch = choose ? "gate" : o->prefetch;
     for (;;) {
-        struct plan_input in = { 0 };
-        plan_tiles(s, &in, ckpt, o);
-        plan_sizes(s, &in, c, o, threads);
-        int err = plan_make(&s->plan, s->resident, &in);
+        plan_sizes(s, c, o, threads);
+        int err = plan_make(&s->plan, s->resident, &s->input);
         if (!choose || (!err && !s->plan.ring_bytes))
             return err;
         s->prefetch = "none";
         choose = false;
     }
+}
+
+int k3_shape_plan(struct k3_shape *s, const struct config *c,
+                  const struct k3_options *o, uint32_t threads)
+{
+    struct k3_options granted = *o;
+    granted.drafts = 0;
+    int err = plan_guesses(s, c, &granted, threads);
+    s->drafts = 0;
+    if (err || !o->drafts)
+        return err;
+    uint64_t floor_bytes = s->plan.floor_bytes;
+    struct scratch_size without, with;
+    k3_scratch_size(c, &granted, threads, &without);
+    k3_scratch_size(c, o, threads, &with);
+    uint64_t each = (with.fixed_bytes - without.fixed_bytes) / o->drafts + 1;
+    uint64_t room = (o->memory_bytes - floor_bytes) / DRAFT_SHARE / each;
+    granted.drafts = room < o->drafts ? (uint32_t)room : o->drafts;
+    s->drafts = granted.drafts;
+    err = plan_guesses(s, c, &granted, threads);
+    s->plan.floor_bytes = floor_bytes;
+    return err;
 }
 
 int k3_shape_of(struct k3_shape *s, const struct ckpt *ckpt,
@@ -207,7 +231,8 @@ int k3_shape_of(struct k3_shape *s, const struct ckpt *ckpt,
     if (!s->plan_tile || !s->resident) {
         err = why_set(why, -ENOMEM, "no memory for a plan");
     } else {
-        err = make_plan(s, ckpt, c, o, threads);
+        plan_tiles(s, ckpt, o);
+        err = k3_shape_plan(s, c, o, threads);
         if (err == -ENOBUFS)
             why_set(why, err, "a memory budget of %" PRIu64 " bytes is below "
                     "the floor of %" PRIu64 " bytes (%.2f GiB) for this model "

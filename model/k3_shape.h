@@ -14,8 +14,10 @@ struct k3_shape {
     struct plan_tile  *plan_tile;
     bool              *resident; /* [tiles->count] */
     struct state_shape state;
+    struct plan_input  input; /* of the last plan */
     struct plan        plan;
     uint64_t           expert_frame_bytes;
+    uint32_t           drafts; /* as granted */
     const char        *prefetch; /* chosen, when the option says auto */
 };
 
@@ -30,6 +32,12 @@ int k3_shape_of(struct k3_shape *out, const struct ckpt *ckpt,
                 const struct config *c, const struct k3_options *o,
                 uint32_t threads, struct why *why);
 void k3_shape_free(struct k3_shape *s);
+
+/* Make the plan again, for other options of the same drives: memory, rows,
+ * sequences, drafts, logits, policy, prefetch. -ENOBUFS as above, and the shape
+ * stays usable. */
+int k3_shape_plan(struct k3_shape *s, const struct config *c,
+                  const struct k3_options *o, uint32_t threads);
 
 /* Room for the vectors of any layer. */
 uint64_t k3_smalls_bytes(const struct tiles *t);

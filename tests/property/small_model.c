@@ -1,0 +1,81 @@
+#include "tests/property/small_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/synth.h"
+
+static void demand(int err, const struct why *why)
+{
+    if (!err)
+        return;
+    printf("Bail out! %s\n", why->text);
+    exit(1);
+}
+
+void small_model_make(struct small_model *m, uint32_t echo)
+{
+    static const struct synth_setting setting[] = {
+        { "num_hidden_layers", "5" },
+        { "num_experts", "16" },
+        { "hidden_size", "64" },
+        { "vocab_size", "512" },
+    };
+    struct synth_facts facts;
+    struct why why = { 0 };
+    strcpy(m->dir, "/tmp/sluice-small-XXXXXX");
+    if (!mkdtemp(m->dir))
+        demand(-1, &why);
+    struct synth_options o = {
+        .dir = m->dir, .preset = "tiny", .echo = echo, .seed = 7,
+        .setting = setting, .settings = sizeof setting / sizeof *setting,
+    };
+    demand(synth_write(&o, &facts, &why), &why);
+}
+
+void small_model_remove(struct small_model *m)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", m->dir);
+    if (system(command))
+        printf("# %s is left behind\n", m->dir);
+}
+
+struct k3_options small_model_options(uint64_t memory_bytes)
+{
+    return (struct k3_options){
+        .memory_bytes = memory_bytes, .threads = 2, .context = 256,
+        .rows = 32, .sequences = 1, .io = "pread",
+    };
+}
+
+uint64_t small_model_floor(const struct small_model *m, struct k3_options o)
+{
+    struct k3 *k;
+    struct why why = { 0 };
+    char *end;
+    o.memory_bytes = 1;
+    if (!k3_open(&k, m->dir, &o, &why))
+        demand(-1, &why);
+    /* "... is below the floor of N bytes ..." */
+    const char *at = strstr(why.text, "floor of ");
+    if (!at)
+        demand(-1, &why);
+    return strtoull(at + 9, &end, 10);
+}
+
+struct k3 *small_model_open(const struct small_model *m,
+                            const struct k3_options *o)
+{
+    struct k3 *k;
+    struct why why = { 0 };
+    demand(k3_open(&k, m->dir, o, &why), &why);
+    return k;
+}
+
+uint32_t small_model_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 33);
+}

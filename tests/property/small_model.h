@@ -1,0 +1,32 @@
+/* small_model.h - a checkpoint of a megabyte or two in a temporary folder, for
+ * tests that run the model many times.
+ *
+ *     small_model_make -> { small_model_open ... k3_close }
+ *     -> small_model_remove
+ */
+#ifndef TESTS_PROPERTY_SMALL_MODEL_H
+#define TESTS_PROPERTY_SMALL_MODEL_H
+
+#include <stdint.h>
+
+#include "model/k3.h"
+
+struct small_model {
+    char dir[64];
+};
+
+/* Write it; `echo` is the length of the cycle that greedy output is, or 0. All
+ * failures end the test program. */
+void small_model_make(struct small_model *m, uint32_t echo);
+void small_model_remove(struct small_model *m);
+/* The options that tests start from: 2 threads, context 256, pread. */
+struct k3_options small_model_options(uint64_t memory_bytes);
+/* The least memory these options work with. */
+uint64_t small_model_floor(const struct small_model *m, struct k3_options o);
+struct k3 *small_model_open(const struct small_model *m,
+                            const struct k3_options *o);
+
+/* The next number of a sequence that is the same on every machine. */
+uint32_t small_model_random(uint64_t *state);
+
+#endif
