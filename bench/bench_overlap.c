@@ -2,7 +2,7 @@
  *
  * Three arms of one program on the same ids and the same simulated drive:
  *   sync    read a tile, then compute it; read the experts, then compute them
- *   ahead1  parallel pread, one whole layer ahead, the experts of a layer joined
+ *   ahead1  parallel pread, one whole layer ahead, a layer's experts joined
  *   full    the engine
  * The ratio compute / I/O is set by repeating each kernel and, for what that
  * leaves, by the rate of the drive, which stays at or below 60 % of what the

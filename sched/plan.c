@@ -8,7 +8,7 @@ enum {
     PAGE = 4096,
     RING_TILES = 8,      /* the smallest ring, in largest tiles, a drive */
     RING_GOAL_TILES = 48,
-    ROW_SHARE = 8,       /* rows may take an eighth of what is above the floor */
+    ROW_SHARE = 8,       /* rows may take an eighth above the floor */
     RING_SHARE = 8,
     STAGING_SHARE = 16,
 };
@@ -111,7 +111,7 @@ static void take_first(const struct plan_input *in, struct drive_bytes *drive,
     for (uint32_t t = 0; t < in->tile_count; t++)
         if (in->tiles[t].first && !in->tiles[t].always)
             want += in->tiles[t].frame_bytes;
-    if (want > *left / 4) /* they earn less than the rest when memory is short */
+    if (want > *left / 4) /* the rest earns more when memory is short */
         return;
     for (uint32_t t = 0; t < in->tile_count; t++)
         if (in->tiles[t].first && !in->tiles[t].always) {

@@ -280,7 +280,8 @@ uint64_t stream_ahead_bytes(const struct stream *s)
     uint64_t bytes = 0;
     for (uint32_t t = 0; t < s->o.tile_count; t++) {
         uint32_t phase = atomic_load(&s->state[t].phase);
-        if (!s->o.tiles[t].home && (phase == TILE_LOADING || phase == TILE_READY))
+        if (!s->o.tiles[t].home &&
+            (phase == TILE_LOADING || phase == TILE_READY))
             bytes += s->o.tiles[t].payload_bytes;
     }
     return bytes;

@@ -9,8 +9,9 @@
  *         (stream_hold ... stream_release)*, (stream_post ... load state)* }
  *     -> stream_close
  *
- * Order    per drive: demanded loads, then the trunk in its order, then guesses;
- *          guesses go before the trunk while the ring is at least half full.
+ * Order    per drive: demanded loads, then the trunk in its order, then
+ *          guesses; guesses go before the trunk while the ring is at least half
+ *          full.
  *          Only as many bytes as keep a drive saturated are with the kernel;
  *          everything else stays here, where it can still be reordered.
  * Threads  one owner, started by stream_open; all other calls come from one

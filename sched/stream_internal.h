@@ -35,7 +35,7 @@ struct live_tile {
 struct lane {
     uint32_t *home, home_count, home_next; /* resident tiles, read once */
     uint32_t *tile, tile_count;            /* streamed tiles, in order */
-    uint64_t  begun;                       /* streamed tiles begun, all passes */
+    uint64_t  begun; /* streamed tiles begun, all passes */
     bool      open;                        /* `current` has chunks to issue */
     uint32_t  current, next_segment;
     uint64_t  next_byte;
