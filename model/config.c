@@ -462,10 +462,10 @@ static int check_together(const struct config *c, const struct source *s)
                        "%s: num_experts_per_token is %u, more than num_experts "
                        "%u",
                        s->file, c->top_k, c->experts);
-    if (c->first_dense > c->layers)
-        return why_set(s->why, -EBADMSG,
-                       "%s: first_k_dense_replace is %u, more than "
-                       "num_hidden_layers %u",
+    if (c->first_dense >= c->layers)
+        return why_set(s->why, -ENOTSUP,
+                       "%s: first_k_dense_replace %u leaves no MoE layer of %u, "
+                       "which is not served",
                        s->file, c->first_dense, c->layers);
     if ((uint64_t)c->shared_experts * c->moe_inter > 1 << 20)
         return why_set(s->why, -EBADMSG,

@@ -98,7 +98,7 @@ static inline uint32_t config_shared_inter(const struct config *c)
     return c->shared_experts * c->moe_inter;
 }
 
-/* Layers with routed experts: first_dense .. layers-1. */
+/* Layers with routed experts, first_dense .. layers-1: at least one. */
 static inline uint32_t config_moe_layers(const struct config *c)
 {
     return c->layers - c->first_dense;

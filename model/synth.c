@@ -82,8 +82,6 @@ static int choose_experts(struct job *j, struct synth_facts *facts)
     uint32_t low = least, high = most + 1;
     if ((uint64_t)j->config.layers * most > CONFIG_EXPERTS_MAX)
         high = CONFIG_EXPERTS_MAX / j->config.layers + 1;
-    if (!config_moe_layers(&j->config))
-        high = low + 1;
     uint64_t per_expert = (uint64_t)config_moe_layers(&j->config) *
                           expert_bytes(&j->config);
     while (high - low > 1) {

@@ -138,6 +138,8 @@ static void test_not_served(void **state)
         { T "mla_use_output_gate", "false" },
         { T "tie_word_embeddings", "true" },
         { T "num_key_value_heads", "2" },
+        { T "first_k_dense_replace", "13" }, /* all of them */
+        { T "first_k_dense_replace", "14" },
         { L "use_full_rank_gate", "false" },
         { Q "quant_method", "\"gptq\"" },
         { Q "format", "\"pack-quantized\"" },
@@ -167,7 +169,6 @@ static void test_out_of_range(void **state)
         { T "num_experts", "65536" },
         { T "num_experts_per_token", "15" }, /* of 14 */
         { T "num_experts_per_token", "0" },
-        { T "first_k_dense_replace", "14" }, /* of 13 */
         { T "routed_expert_hidden_size", "48" },
         { T "moe_intermediate_size", "100" },
         { T "attn_res_block_size", "0" },

@@ -114,7 +114,7 @@ static void test_no_room(void **state)
     static const struct synth_setting settings[] = {
         { "hidden_size", "1048576" },
         { "intermediate_size", "4194304" },
-        { "first_k_dense_replace", "13" },
+        { "first_k_dense_replace", "12" },
     };
     char *dir = ckpt_files_place();
     struct synth_options o = { .dir = dir, .preset = "tiny",
