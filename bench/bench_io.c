@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bench/bench.h"
 #include "bin/opt.h"
 #include "io/method.h"
 #include "io/reader.h"
@@ -29,6 +30,7 @@
 #define OBJECT_BYTES  ((uint64_t)17 << 20)
 #define OBJECTS_MAX   4096u
 #define ROUNDS_MAX    64u
+#define ROUNDS_LEAST  5u
 #define TRIES         3u /* rounds run, at most, per round wanted */
 #define DISTURBED     1.15
 #define DEPTH_MAX     128u
@@ -236,24 +238,6 @@ static int run_leg(struct bench *b, enum arm_id arm, struct leg *leg)
     return 0;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-struct spread {
-    double median, min, max;
-};
-
-static struct spread spread_of(double *v, uint32_t n)
-{
-    qsort(v, n, sizeof *v, by_value);
-    return (struct spread){
-        n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2, v[0], v[n - 1]
-    };
-}
-
 /* The bare loop first and last, the others between, forth and back: the reader
  * is always next to a bare leg. */
 static int run_round(struct bench *b, uint32_t round, bool *disturbed)
@@ -393,50 +377,74 @@ static void print_header(const struct bench *b)
         printf("note: %s\n", f.note[i]);
 }
 
-static void write_json(const struct bench *b, FILE *json, enum arm_id arm,
-                       const struct spread *gbps, const struct spread *ratio,
-                       double cpu, uint32_t rounds)
+/* How the other work on this machine stood in the way: microseconds in which
+ * some task waited for a processor, since boot. */
+static uint64_t cpu_pressure_us(void)
 {
-    struct arena_facts a;
-    arena_facts(b->arena, &a);
-    fprintf(json,
-            "%s  {\"method\": \"%s\", \"gbps\": %.3f, \"ratio_to_raw\": %.4f, "
-            "\"ratio_min\": %.4f, \"ratio_max\": %.4f, "
-            "\"cpu_ms_per_gb\": %.2f, \"rounds\": %u, "
-            "\"huge_page_share\": %.4f}",
-            arm == 0 ? "[\n" : ",\n", arm_name[arm], gbps->median,
-            ratio->median, ratio->min, ratio->max, cpu, rounds,
-            arm == ARM_READER_4K ? 0 : a.huge_page_share);
+    char text[256];
+    FILE *f = fopen("/proc/pressure/cpu", "r");
+    char *total = f && fgets(text, sizeof text, f) ? strstr(text, "total=")
+                                                   : NULL;
+    if (f)
+        fclose(f);
+    return total ? strtoull(total + 6, NULL, 10) : 0;
 }
 
-static void report(struct bench *b, uint32_t rounds, uint32_t thrown,
-                   const char *json_path)
+static json_t *line_of(const struct bench *b, int arm, uint32_t rounds)
 {
-    FILE *json = fopen(json_path, "w");
+    double g[ROUNDS_MAX], q[ROUNDS_MAX], c[ROUNDS_MAX];
+    struct arena_facts a;
+    arena_facts(b->arena, &a);
+    for (uint32_t i = 0; i < rounds; i++) {
+        g[i] = b->leg[i][arm].gbps;
+        q[i] = b->ratio[i][arm];
+        c[i] = b->leg[i][arm].cpu_ms_per_gb;
+    }
+    struct bench_spread gs = bench_spread(g, rounds);
+    struct bench_spread qs = bench_spread(q, rounds);
+    struct bench_spread cs = bench_spread(c, rounds);
+    printf("%-16s %6.2f (%5.2f..%5.2f)  %7.3f (%.3f..%.3f)  %9.1f\n",
+           arm_name[arm], gs.median, gs.least, gs.most, qs.median, qs.least,
+           qs.most, cs.median);
+    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:i, s:f}", "method",
+                     arm_name[arm], "gbps", gs.median, "ratio_to_raw",
+                     qs.median, "ratio_min", qs.least, "ratio_max", qs.most,
+                     "cpu_ms_per_gb", cs.median, "rounds", (int)rounds,
+                     "huge_page_share",
+                     arm == ARM_READER_4K ? 0.0 : a.huge_page_share);
+}
+
+static int report(struct bench *b, uint32_t rounds, uint32_t thrown,
+                  double pressure)
+{
+    json_t *array = json_array();
     print_header(b);
-    printf("%u rounds, %u thrown away because the bare legs differed\n\n",
-           rounds, thrown);
+    printf("%u rounds, %u thrown away because the bare legs differed; some "
+           "task waited for a processor %.0f %% of the time\n\n",
+           rounds, thrown, 100 * pressure);
     printf("%-16s %21s  %22s  %9s\n", "arm", "GB/s med (min..max)",
            "ratio to bare", "CPU ms/GB");
+    FILE *tsv = bench_results("io", "when\tarm\tgbps\tratio_to_bare\t"
+                                    "ratio_min\tratio_max\tcpu_ms_per_gb\t"
+                                    "rounds\tin_flight_kib\tcpu_pressure");
     for (int arm = 0; arm < ARMS; arm++) {
-        double g[ROUNDS_MAX], q[ROUNDS_MAX], c[ROUNDS_MAX];
-        for (uint32_t i = 0; i < rounds; i++) {
-            g[i] = b->leg[i][arm].gbps;
-            q[i] = b->ratio[i][arm];
-            c[i] = b->leg[i][arm].cpu_ms_per_gb;
-        }
-        struct spread gs = spread_of(g, rounds), qs = spread_of(q, rounds);
-        struct spread cs = spread_of(c, rounds);
-        printf("%-16s %6.2f (%5.2f..%5.2f)  %7.3f (%.3f..%.3f)  %9.1f\n",
-               arm_name[arm], gs.median, gs.min, gs.max, qs.median, qs.min,
-               qs.max, cs.median);
-        if (json)
-            write_json(b, json, (enum arm_id)arm, &gs, &qs, cs.median, rounds);
+        json_t *o = line_of(b, arm, rounds);
+        json_array_append(array, o);
+        if (tsv)
+            fprintf(tsv, "%s\t%s\t%.3f\t%.4f\t%.4f\t%.4f\t%.2f\t%u\t%" PRIu64
+                         "\t%.2f\n",
+                    bench_stamp(), arm_name[arm],
+                    json_number_value(json_object_get(o, "gbps")),
+                    json_number_value(json_object_get(o, "ratio_to_raw")),
+                    json_number_value(json_object_get(o, "ratio_min")),
+                    json_number_value(json_object_get(o, "ratio_max")),
+                    json_number_value(json_object_get(o, "cpu_ms_per_gb")),
+                    rounds, b->flight_bytes >> 10, pressure);
+        json_decref(o);
     }
-    if (json)
-        fprintf(json, "\n]\n");
-    if (!json || fclose(json) != 0)
-        fprintf(stderr, "bench_io: %s: %s\n", json_path, strerror(errno));
+    if (tsv)
+        fclose(tsv);
+    return bench_json("io", array);
 }
 
 int main(int argc, char **argv)
@@ -464,8 +472,9 @@ int main(int argc, char **argv)
         return opt_status(n);
     if (n == 1)
         b.path = word;
-    if (!b.path || b.rounds < 5 || b.rounds > ROUNDS_MAX || b.leg_ms < 1 ||
-        b.chunk_kib < 4 || b.chunk_kib > 17408 || b.chunk_kib % 4)
+    if (!b.path || b.rounds < ROUNDS_LEAST || b.rounds > ROUNDS_MAX ||
+        b.leg_ms < 1 || b.chunk_kib < 4 || b.chunk_kib > 17408 ||
+        b.chunk_kib % 4)
         return opt_usage_error(&cmd, "name a FILE of some GB, 5 to 64 rounds, "
                                      "chunks of 4 to 17408 KiB");
     const char *wrong = check_file(&b);
@@ -480,23 +489,22 @@ int main(int argc, char **argv)
         return 1;
     }
     uint32_t kept = 0, tried = 0;
+    uint64_t waited_us = cpu_pressure_us();
+    int64_t begin = io_now_ns();
     for (; kept < b.rounds && tried < TRIES * b.rounds; tried++) {
         bool disturbed;
         if (run_round(&b, kept, &disturbed) < 0)
             return 1;
         kept += !disturbed;
     }
-    char json[512];
-    const char *slash = strrchr(argv[0], '/');
-    snprintf(json, sizeof json, "%.*sbench/io.json",
-             slash ? (int)(slash - argv[0]) + 1 : 0, argv[0]);
-    if (kept < 5) {
+    double pressure = (double)(cpu_pressure_us() - waited_us) * 1e3 /
+                      (double)(io_now_ns() - begin);
+    int status = 1;
+    if (kept < ROUNDS_LEAST)
         fprintf(stderr, "bench_io: only %u of %u rounds were undisturbed: the "
                         "machine is too busy\n", kept, tried);
-        teardown(&b);
-        return 1;
-    }
-    report(&b, kept, tried - kept, json);
+    else
+        status = report(&b, kept, tried - kept, pressure);
     teardown(&b);
-    return 0;
+    return status;
 }

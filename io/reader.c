@@ -323,7 +323,7 @@ void reader_close(struct reader *r)
 {
     if (!r)
         return;
-    if (r->in_use > 0)
+    if (r->in_use > 0 && pthread_equal(r->owner, pthread_self()))
         reader_drain(r); /* fails if the ring broke, and its reads with it */
     if (r->ctx)
         r->layers[0]->close(r->ctx);

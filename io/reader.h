@@ -120,7 +120,8 @@ int reader_open(struct reader **out, const struct reader_options *options,
 
 /* NULL is allowed. On the owner thread, where it drains first; or anywhere, if
  * the owner has drained: only that thread can wait for its reads, and its end
- * alone does not. */
+ * alone does not. Pages with reads still in flight (the ring broke) stay
+ * mapped until the process ends. */
 void reader_close(struct reader *r);
 
 /* Queue one read. Never blocks, never enters the kernel.
