@@ -15,9 +15,10 @@
  *          written. From start until the completion with the same tag they
  *          belong to the kernel, whatever happens in between.
  * Threads  reader_open anywhere; the first start, flush or reap binds the
- *          reader to its thread, the owner. reader_wake and reader_facts: any
- *          thread at any time. The reader_<fact> functions below read what open
- *          has set and are for any thread too.
+ *          reader to its thread, the owner, and raises that thread's priority
+ *          where it may: it should do little else. reader_wake and reader_facts
+ *          are for any thread at any time, and so are the functions that only
+ *          tell what open has set (drives, file_size, in_flight_budget).
  * Errors   0, a count, or a negative errno. A failed read is not a failed call
  *          but a completion with `error` set, and the reader stays usable; a
  *          negative return of reap means that the ring itself broke.
@@ -80,6 +81,10 @@ struct read_done {
                                              * drive done_ns is simulated */
 };
 
+/* Whether the owner goes before other threads when it wakes up: real time
+ * (CAP_SYS_NICE or an rtprio limit), or at least nice. */
+enum reader_turn { READER_TURN_EQUAL, READER_TURN_NICE, READER_TURN_REALTIME };
+
 struct reader_drive_facts {
     uint64_t raw_bytes_per_s;   /* measured at open; 0: nothing was read */
     uint64_t paced_bytes_per_s; /* 0: not paced */
@@ -95,6 +100,7 @@ struct reader_facts {
     bool     direct;       /* all files, still */
     bool     registered_files, registered_buffers;
     int      owner_node;   /* NUMA node the owner was moved to, or -1 */
+    enum reader_turn owner_turn;
     uint32_t drives;
     uint64_t raw_bytes_per_s, paced_bytes_per_s; /* sums over drives */
     uint64_t reads, payload_bytes, device_bytes, failed;

@@ -68,6 +68,7 @@ struct reader {
     pthread_t owner;
     bool     bound;
     int      owner_node; /* where to run, or -1 */
+    enum reader_turn owner_turn;
     atomic_int woken, asleep;
 
     uint16_t free_head; /* READER_DEPTH: none */

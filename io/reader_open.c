@@ -320,6 +320,7 @@ void reader_facts(const struct reader *r, struct reader_facts *out)
     pthread_mutex_t *lock = (pthread_mutex_t *)&r->lock;
     pthread_mutex_lock(lock);
     out->owner_node = r->owner_node;
+    out->owner_turn = r->owner_turn;
     out->direct = r->direct;
     out->reads = r->reads;
     out->failed = r->failed;
