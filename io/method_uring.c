@@ -30,6 +30,7 @@ struct uring {
     char    *arena_base;
     uint64_t arena_bytes;
     int      wake_fd;
+    int      broken; /* what made listening for a wake impossible, or 0 */
 };
 
 static void uring_close(void *ctx)
@@ -177,12 +178,14 @@ static void listen_for_wake(struct uring *u)
     u->listening = true;
 }
 
-static void heard_wake(struct uring *u)
+static void heard_wake(struct uring *u, int32_t res)
 {
     uint64_t count;
     ssize_t n = read(u->wake_fd, &count, sizeof count);
     (void)n; /* somebody wrote, or else there is nothing to reset */
     u->listening = false;
+    if (res < 0) /* to listen again at once would only spin */
+        u->broken = res;
 }
 
 static int enter(struct uring *u, uint32_t max, int64_t deadline_ns)
@@ -204,7 +207,7 @@ static int uring_reap(void *ctx, struct io_result *out, uint32_t max,
                       int64_t deadline_ns)
 {
     struct uring *u = ctx;
-    int err = enable_ring(u);
+    int err = u->broken ? u->broken : enable_ring(u);
     if (err < 0)
         return err;
     listen_for_wake(u);
@@ -235,7 +238,7 @@ static int uring_reap(void *ctx, struct io_result *out, uint32_t max,
         seen++;
         uint64_t data = io_uring_cqe_get_data64(cqe);
         if (data == WAKE_DATA)
-            heard_wake(u);
+            heard_wake(u, cqe->res);
         else if (data != LIBURING_UDATA_TIMEOUT)
             out[n++] = (struct io_result){ (uint32_t)data, cqe->res, now };
     }
