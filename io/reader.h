@@ -161,6 +161,8 @@ uint32_t reader_drive_of(const struct reader *r, uint32_t file);
 uint64_t reader_file_size(const struct reader *r, uint32_t file);
 /* Bytes in flight that keep the drive saturated: more only adds latency. */
 uint64_t reader_in_flight_budget(const struct reader *r, uint32_t drive);
+/* The same for a simulated drive, unless options say otherwise. */
+uint64_t reader_paced_budget(const struct paced_drive *drive);
 
 void reader_facts(const struct reader *r, struct reader_facts *out);
 

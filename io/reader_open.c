@@ -198,17 +198,20 @@ static int choose_method(struct reader *r, const struct reader_options *o)
     return o->fault ? 0 : probe_measure(r, method, o->in_flight_bytes);
 }
 
+uint64_t reader_paced_budget(const struct paced_drive *p)
+{
+    uint64_t bytes = (uint64_t)((double)p->bytes_per_s * 1e-9 *
+                                (double)(p->latency_ns + PACED_AHEAD_NS));
+    return bytes < PACED_LEAST ? PACED_LEAST : bytes;
+}
+
 static void set_budgets(struct reader *r, const struct reader_options *o)
 {
     for (uint32_t i = 0; i < r->drives; i++) {
         struct drive *d = &r->drive[i];
         uint64_t paced = 0;
-        if (i < r->paced_count) {
-            const struct paced_drive *p = &r->paced[i];
-            paced = (uint64_t)((double)p->bytes_per_s * 1e-9 *
-                               (double)(p->latency_ns + PACED_AHEAD_NS));
-            paced = paced < PACED_LEAST ? PACED_LEAST : paced;
-        }
+        if (i < r->paced_count)
+            paced = reader_paced_budget(&r->paced[i]);
         if (o->in_flight_bytes > 0)
             d->budget_bytes = o->in_flight_bytes;
         else if (paced > 0)

@@ -121,6 +121,7 @@ const struct config *k3_config(const struct k3 *k);
 const struct plan   *k3_plan_of(const struct k3 *k);
 uint32_t k3_rows(const struct k3 *k); /* most rows a pass, as planned */
 uint32_t k3_drafts(const struct k3 *k); /* most draft rows, the same */
+uint32_t k3_threads(const struct k3 *k);
 
 /* Let the trunk be read ahead for `passes` passes more than have been run. */
 void k3_allow(struct k3 *k, uint64_t passes);

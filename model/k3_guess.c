@@ -99,11 +99,7 @@ int k3_guess_open(struct guesser **out, struct k3 *k, struct why *why)
         return why_set(why, err, "prefetch %s: %s", k->o.prefetch,
                        err == -EINVAL ? "unknown" : strerror(-err));
     }
-    struct reader_facts f;
-    reader_facts(k->reader, &f);
-    uint64_t rate = f.paced_bytes_per_s ? f.paced_bytes_per_s
-                                        : f.raw_bytes_per_s;
-    g->rate = rate ? (double)rate : 1e9;
+    g->rate = k->rate;
     predict_supply(g->predict, ask_gate, k);
     *out = g;
     return 0;
@@ -236,7 +232,7 @@ void k3_guess_judge(struct pass *p, uint32_t layer)
                                             k->c.top_k, k->c.top_k);
     /* The drive had the time between the last two routers less what the
      * demanded experts of the first took. */
-    int64_t now = stream_clock_ns();
+    int64_t now = stream_now_ns(k->stream);
     uint64_t demanded = fetch_counts(k->fetch).demand_bytes;
     double spare = (double)(now - g->routed_ns) / 1e9 -
                    (double)(demanded - g->demanded) / g->rate;

@@ -91,6 +91,7 @@ struct k3 {
     struct plan    plan;
     struct arena  *arena;
     struct reader *reader;
+    double         rate; /* bytes a second of all drives */
     struct stream *stream;
     struct cache  *cache;
     struct fetch  *fetch;

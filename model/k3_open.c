@@ -33,6 +33,13 @@ static int open_reader(struct k3 *k, struct why *why)
         why_set(why, err, "%s: cannot be opened for reading: %s",
                 bad < files ? path[bad] : "reader", strerror(-err));
     free(path);
+    if (!err) {
+        struct reader_facts f;
+        reader_facts(k->reader, &f);
+        uint64_t rate = f.paced_bytes_per_s ? f.paced_bytes_per_s
+                                            : f.raw_bytes_per_s;
+        k->rate = rate ? (double)rate : 1e9;
+    }
     return err;
 }
 
@@ -236,6 +243,11 @@ uint32_t k3_rows(const struct k3 *k)
 uint32_t k3_drafts(const struct k3 *k)
 {
     return k->o.drafts;
+}
+
+uint32_t k3_threads(const struct k3 *k)
+{
+    return team_threads(k->team);
 }
 
 void k3_allow(struct k3 *k, uint64_t passes)

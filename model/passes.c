@@ -29,7 +29,7 @@ struct passes {
     uint32_t *idle;   /* [slots] slots without a sequence, a stack */
     uint32_t idle_count;
 
-    struct pass pass;
+    struct trace_pass pass;
     struct pass_row *row; /* [row_room], as are the next two */
     uint32_t *row_sequence; /* index into sequence */
     uint16_t *ids;
@@ -112,7 +112,8 @@ static int take_record(struct passes *p, const struct trace_record *r)
     uint32_t s = sequence_of(p, r->sequence);
     if (s == NONE)
         return -ENOMEM;
-    p->row[n] = (struct pass_row){ .phase = r->phase, .flags = r->flags };
+    p->row[n] = (struct pass_row){ .token = r->token, .phase = r->phase,
+                                   .flags = r->flags };
     p->row_sequence[n] = s;
     memcpy(p->ids + n * p->row_ids, r->ids, p->row_ids * sizeof *p->ids);
     p->pass.decode |= r->phase != TRACE_PREFILL;
@@ -154,12 +155,13 @@ static void finish_pass(struct passes *p)
     p->pass.row = p->row;
 }
 
-int passes_next(struct passes *p, const struct pass **out, struct why *why)
+int passes_next(struct passes *p, const struct trace_pass **out,
+                struct why *why)
 {
     if (p->scanned)
         release_slots(p);
     uint32_t number = p->pass.rows ? p->pass.number + 1 : 0;
-    p->pass = (struct pass){ .number = number };
+    p->pass = (struct trace_pass){ .number = number };
     if (!p->begun) {
         int got = trace_next(p->trace, &p->record);
         if (got < 0)
@@ -197,7 +199,7 @@ void passes_rewind(struct passes *p)
 {
     trace_rewind(p->trace);
     p->begun = false;
-    p->pass = (struct pass){ 0 };
+    p->pass = (struct trace_pass){ 0 };
     p->idle_count = p->facts.slots;
     for (uint32_t i = 0; i < p->facts.slots; i++)
         p->idle[i] = p->facts.slots - 1 - i;
@@ -240,7 +242,7 @@ static int count_slots(struct passes *p)
 static int scan(struct passes *p, struct why *why)
 {
     struct passes_facts *f = &p->facts;
-    const struct pass *pass;
+    const struct trace_pass *pass;
     int got;
     while ((got = passes_next(p, &pass, why)) > 0) {
         f->records += pass->rows;

@@ -20,12 +20,13 @@ struct passes;
 struct pass_row {
     uint32_t slot;   /* of its sequence */
     uint32_t age;    /* rows of the same sequence after it in the pass */
+    uint32_t token;  /* TRACE_TOKEN_UNKNOWN: unknown */
     uint8_t  phase;  /* enum trace_phase */
     uint8_t  flags;  /* enum trace_row_flags */
     bool     starts; /* the slot belongs to another sequence from here on */
 };
 
-struct pass {
+struct trace_pass {
     uint32_t step;   /* as the trace has it */
     uint32_t number; /* 0, 1, 2 ... */
     uint32_t rows;
@@ -49,7 +50,8 @@ int  passes_open(struct passes **out, const char *path, bool repair,
 void passes_close(struct passes *p);
 const struct passes_facts *passes_facts(const struct passes *p);
 /* 1: *out is the next, good until the next call; 0: no more; or an error. */
-int  passes_next(struct passes *p, const struct pass **out, struct why *why);
+int  passes_next(struct passes *p, const struct trace_pass **out,
+                 struct why *why);
 /* The ids [top_k] of a row of the pass that passes_next gave. */
 const uint16_t *passes_ids(const struct passes *p, uint32_t row,
                            uint32_t layer);

@@ -71,7 +71,8 @@ static const uint32_t *row_ids(struct run *r, uint32_t row, uint32_t layer)
 }
 
 /* The distinct experts of a layer of the pass. */
-static const struct cache_use *collect(struct run *r, const struct pass *pass,
+static const struct cache_use *collect(struct run *r,
+                                       const struct trace_pass *pass,
                                        uint32_t layer, uint32_t *n)
 {
     const struct trace_info *i = &r->facts->info;
@@ -100,7 +101,7 @@ static int foresee(struct future *f, uint32_t block)
     return 0;
 }
 
-static int foresee_layer(struct run *r, const struct pass *pass,
+static int foresee_layer(struct run *r, const struct trace_pass *pass,
                          uint32_t layer)
 {
     uint32_t first = layer * r->facts->info.experts, n;
@@ -120,7 +121,7 @@ static int foresee_all(struct run *r)
 {
     size_t bytes = (size_t)r->facts->info.layers * r->facts->info.experts *
                    sizeof(uint32_t);
-    const struct pass *pass;
+    const struct trace_pass *pass;
     int got;
     if (r->facts->requests >= UINT32_MAX)
         return why_set(r->why, -EOVERFLOW,
@@ -338,8 +339,9 @@ static void add_names(struct run *r, struct prefetch *p, const uint32_t *ids,
 }
 
 /* Ask once for each sequence of the pass, after its last row. */
-static void ask(struct run *r, struct prefetch *p, const struct pass *pass,
-                uint32_t layer, const struct cache_use *use, uint32_t n)
+static void ask(struct run *r, struct prefetch *p,
+                const struct trace_pass *pass, uint32_t layer,
+                const struct cache_use *use, uint32_t n)
 {
     uint32_t ids[NAMES_MOST];
     float confidence[NAMES_MOST];
@@ -364,7 +366,7 @@ static void ask(struct run *r, struct prefetch *p, const struct pass *pass,
 
 /* The guesses that are not resident, as far as the governor allows them. */
 static void guess(struct run *r, const struct lane *lane, uint32_t j,
-                  const struct pass *pass, uint32_t layer)
+                  const struct trace_pass *pass, uint32_t layer)
 {
     const struct prefetch *p = &r->prefetch[j];
     struct governor *g = lane->governor[j];
@@ -394,7 +396,7 @@ static void guess(struct run *r, const struct lane *lane, uint32_t j,
 
 /* Each request on its own, row after row. Returns hits. */
 static uint32_t look_up_singly(struct run *r, struct cache *c,
-                               const struct pass *pass, uint32_t layer)
+                               const struct trace_pass *pass, uint32_t layer)
 {
     uint32_t hits = 0;
     for (uint32_t row = 0; row < pass->rows; row++) {
@@ -408,8 +410,9 @@ static uint32_t look_up_singly(struct run *r, struct cache *c,
     return hits;
 }
 
-static void run_lane(struct run *r, struct lane *lane, const struct pass *pass,
-                     uint32_t layer, const struct cache_use *use, uint32_t n)
+static void run_lane(struct run *r, struct lane *lane,
+                     const struct trace_pass *pass, uint32_t layer,
+                const struct cache_use *use, uint32_t n)
 {
     uint32_t requests = pass->rows * r->facts->info.top_k, loads = 0;
     for (uint32_t j = 0; j < r->o->prefetches; j++)
@@ -431,7 +434,8 @@ static void run_lane(struct run *r, struct lane *lane, const struct pass *pass,
     }
 }
 
-static void run_layer(struct run *r, const struct pass *pass, uint32_t layer)
+static void run_layer(struct run *r, const struct trace_pass *pass,
+                      uint32_t layer)
 {
     const struct trace_info *info = &r->facts->info;
     uint32_t n;
@@ -457,7 +461,7 @@ static void run_layer(struct run *r, const struct pass *pass, uint32_t layer)
 
 static int run_passes(struct run *r)
 {
-    const struct pass *pass;
+    const struct trace_pass *pass;
     int got;
     while ((got = passes_next(r->passes, &pass, r->why)) > 0) {
         for (uint32_t j = 0; j < r->o->prefetches; j++)

@@ -21,6 +21,40 @@ int64_t stream_clock_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+int64_t stream_now_ns(const struct stream *s)
+{
+    return s->o.simulated ? virtual_now_ns(s->o.simulated)
+                          : stream_clock_ns();
+}
+
+/* Something was posted, released or allowed: the owner should look. */
+static void wake(struct stream *s)
+{
+    if (!s->o.simulated)
+        reader_wake(s->o.reader);
+    else if (stream_turn(s))
+        stream_signal(s);
+}
+
+/* One read of the simulated drives, not later than `until_ns`. */
+static bool step(struct stream *s, int64_t until_ns)
+{
+    struct read_done done;
+    if (!virtual_next(s->o.simulated, until_ns, &done))
+        return false;
+    bool news = stream_settle(s, &done);
+    if (stream_turn(s) || news)
+        stream_signal(s);
+    return true;
+}
+
+void stream_spend(struct stream *s, int64_t ns)
+{
+    int64_t until = stream_now_ns(s) + ns;
+    while (step(s, until))
+        ;
+}
+
 /* Share of the ring that a drive's streamed tiles get: by their bytes, so that
  * drives with equal work look ahead equally far. */
 static int cut_ring(struct stream *s)
@@ -67,13 +101,15 @@ static int sort_tiles(struct stream *s)
         l->live = calloc(s->o.tile_count + 1, sizeof *l->live);
         if (!l->home || !l->tile || !l->live)
             return -ENOMEM;
-        l->budget_bytes = reader_in_flight_budget(s->o.reader, d);
-        atomic_store(&l->idle_since_ns, stream_clock_ns());
+        l->budget_bytes = s->o.simulated
+                              ? virtual_budget(s->o.simulated, d)
+                              : reader_in_flight_budget(s->o.reader, d);
+        atomic_store(&l->idle_since_ns, stream_now_ns(s));
     }
     for (uint32_t t = 0; t < s->o.tile_count; t++) {
         const struct stream_tile *tile = &s->o.tiles[t];
         uint32_t file = s->o.segments[tile->first_segment].file;
-        struct lane *l = &s->lane[reader_drive_of(s->o.reader, file)];
+        struct lane *l = &s->lane[stream_drive_of(s, file)];
         if (tile->home)
             l->home[l->home_count++] = t;
         else
@@ -89,7 +125,8 @@ int stream_open(struct stream **out, const struct stream_options *options)
     if (!s)
         return -ENOMEM;
     s->o = *options;
-    s->lanes = reader_drives(options->reader);
+    s->lanes = s->o.simulated ? virtual_count(s->o.simulated)
+                              : reader_drives(options->reader);
     s->lane = calloc(s->lanes, sizeof *s->lane);
     s->state = calloc(options->tile_count + 1, sizeof *s->state);
     s->pending = calloc(options->loads_max + 1, sizeof *s->pending);
@@ -101,6 +138,11 @@ int stream_open(struct stream **out, const struct stream_options *options)
     err = sort_tiles(s);
     if (err)
         goto fail;
+    if (s->o.simulated) {
+        wake(s);
+        *out = s;
+        return 0;
+    }
     err = -pthread_create(&s->owner, NULL, stream_owner_main, s);
     if (err)
         goto fail;
@@ -136,7 +178,7 @@ void stream_close(struct stream *s)
 void stream_allow(struct stream *s, uint64_t end)
 {
     atomic_store(&s->end, end);
-    reader_wake(s->o.reader);
+    wake(s);
 }
 
 uint32_t stream_events(const struct stream *s)
@@ -155,6 +197,15 @@ void stream_signal(struct stream *s)
 void stream_await(struct stream *s, uint32_t seen)
 {
     struct timespec most = { .tv_nsec = AWAIT_NS_MAX };
+    if (s->o.simulated) {
+        while (stream_events(s) == seen)
+            if (!step(s, INT64_MAX)) { /* nobody would ever wake us */
+                s->failure.error = -EDEADLK;
+                atomic_store(&s->failed, 1);
+                return;
+            }
+        return;
+    }
     atomic_fetch_add(&s->sleepers, 1);
     if (atomic_load(&s->events) == seen)
         syscall(SYS_futex, &s->events, FUTEX_WAIT_PRIVATE, seen, &most, NULL,
@@ -205,9 +256,9 @@ int stream_wait(struct stream *s, uint32_t tile)
     if (s->o.cancel && atomic_load(s->o.cancel))
         return -ECANCELED;
     if (!stream_ready(s, tile)) {
-        int64_t begin = stream_clock_ns();
+        int64_t begin = stream_now_ns(s);
         int err = sleep_for(s, tile);
-        int64_t end = stream_clock_ns();
+        int64_t end = stream_now_ns(s);
         s->hold_wait_ns += end - begin;
         struct journal_event e = { .begin_ns = begin, .end_ns = end,
                                    .object = tile,
@@ -239,7 +290,7 @@ void stream_release(struct stream *s, uint32_t tile)
     assert(atomic_load(&t->phase) == TILE_READY);
     atomic_fetch_sub(&s->held_bytes, s->o.tiles[tile].frame_bytes);
     atomic_store_explicit(&t->phase, TILE_RELEASED, memory_order_release);
-    reader_wake(s->o.reader);
+    wake(s);
 }
 
 void stream_post(struct stream *s, struct load *load)
@@ -251,17 +302,17 @@ void stream_post(struct stream *s, struct load *load)
     load->next_byte = load->landed_bytes = 0;
     load->error = 0;
     load->partial = false;
-    load->posted_ns = stream_clock_ns();
+    load->posted_ns = stream_now_ns(s);
     atomic_store(&load->cancelled, false);
     atomic_store(&load->state, LOAD_WAITING);
     s->post[tail] = load;
     atomic_store_explicit(&s->post_tail, next, memory_order_release);
-    reader_wake(s->o.reader);
+    wake(s);
 }
 
 void stream_poke(struct stream *s)
 {
-    reader_wake(s->o.reader);
+    wake(s);
 }
 
 struct stream_failure stream_failure(const struct stream *s)
@@ -293,7 +344,7 @@ int64_t stream_idle_ns(const struct stream *s)
     for (uint32_t d = 0; d < s->lanes; d++) {
         int64_t since = atomic_load(&s->lane[d].idle_since_ns);
         sum += atomic_load(&s->lane[d].idle_ns);
-        sum += since ? stream_clock_ns() - since : 0;
+        sum += since ? stream_now_ns(s) - since : 0;
     }
     return sum;
 }

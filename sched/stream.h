@@ -33,6 +33,7 @@
 struct reader;
 struct journal;
 struct stream;
+struct virtual_drives;
 
 struct stream_tile {
     uint32_t first_segment; /* in stream_options.segments */
@@ -65,6 +66,7 @@ struct load {
 
 struct stream_options {
     struct reader            *reader; /* used by the owner alone until close */
+    struct virtual_drives    *simulated; /* instead of a reader, or NULL */
     const struct segment     *segments;
     const struct stream_tile *tiles; /* in order of use; kept by the caller */
     uint32_t                  tile_count;
@@ -136,5 +138,9 @@ uint64_t stream_ahead_bytes(const struct stream *s);
 void stream_stats(const struct stream *s, struct stream_stats *out);
 
 int64_t stream_clock_ns(void); /* CLOCK_MONOTONIC */
+/* The stream's own time: the same, or that of simulated drives. */
+int64_t stream_now_ns(const struct stream *s);
+/* Over simulated drives only: compute works for so long. */
+void stream_spend(struct stream *s, int64_t ns);
 
 #endif

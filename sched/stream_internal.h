@@ -7,6 +7,7 @@
 #include "io/reader.h"
 #include "sched/journal.h"
 #include "sched/stream.h"
+#include "sched/virtual.h"
 
 /* A tile's life:
  *   EMPTY    nobody's; the owner gives it a frame            -> LOADING
@@ -72,7 +73,18 @@ struct stream {
     pthread_t          owner;
 };
 
+/* What the owner does between two looks at the reader. True: a load is over
+ * that nobody read. */
+bool  stream_turn(struct stream *s);
+/* Account for a read that has ended; true when that made a block whole. */
+bool  stream_settle(struct stream *s, const struct read_done *d);
 void *stream_owner_main(void *arg);
 void  stream_signal(struct stream *s);
+
+static inline uint32_t stream_drive_of(const struct stream *s, uint32_t file)
+{
+    return s->o.simulated ? file % s->lanes
+                          : reader_drive_of(s->o.reader, file);
+}
 
 #endif

@@ -50,12 +50,12 @@ static void fail(struct stream *s, const struct segment *seg, int error)
 }
 
 /* A drive is idle from the end of its last read to the next one's issue. */
-static void end_idle(struct lane *l)
+static void end_idle(const struct stream *s, struct lane *l)
 {
     int64_t since = atomic_load(&l->idle_since_ns);
     atomic_store(&l->idle_since_ns, 0);
     if (since)
-        atomic_fetch_add(&l->idle_ns, stream_clock_ns() - since);
+        atomic_fetch_add(&l->idle_ns, stream_now_ns(s) - since);
 }
 
 /* Issue one chunk; 0, -EAGAIN when the reader has no slot, or what makes the
@@ -73,14 +73,15 @@ static int start(struct stream *s, struct lane *l, enum read_class class,
         .tag = make_tag(kind, index, *bytes),
         .class = (uint8_t)class,
     };
-    int err = reader_start(s->o.reader, &req);
+    int err = s->o.simulated ? virtual_start(s->o.simulated, &req)
+                             : reader_start(s->o.reader, &req);
     if (err) {
         if (err != -EAGAIN)
             fail(s, seg, err);
         return err;
     }
     if (!l->in_flight_bytes)
-        end_idle(l);
+        end_idle(s, l);
     l->in_flight_bytes += *bytes;
     if (class == READ_GUESS)
         l->guess_flight_bytes += *bytes;
@@ -103,7 +104,7 @@ static void finish_load(struct stream *s, uint32_t index)
     struct load *load = s->pending[index];
     s->pending[index] = NULL;
     s->pending_count--;
-    load->done_ns = stream_clock_ns();
+    load->done_ns = stream_now_ns(s);
     uint32_t state = load->error ? LOAD_FAILED
                      : load->partial ? LOAD_IDLE
                                      : LOAD_READY;
@@ -154,7 +155,7 @@ static struct load *oldest_load(struct stream *s, uint32_t drive,
         if (load_exhausted(load) || atomic_load(&load->urgency) != class)
             continue;
         uint32_t file = load->segment[load->next_segment].file;
-        if (reader_drive_of(s->o.reader, file) != drive)
+        if (stream_drive_of(s, file) != drive)
             continue;
         if (!best || load->posted_ns < best->posted_ns)
             best = load;
@@ -269,7 +270,7 @@ static bool open_tile(struct stream *s, struct lane *l)
     t->outstanding = 0;
     t->issued = false;
     t->error = 0;
-    t->queued_ns = stream_clock_ns();
+    t->queued_ns = stream_now_ns(s);
     atomic_store(&t->phase, TILE_LOADING);
     l->open = true;
     l->current = tile;
@@ -363,8 +364,7 @@ static void count(struct stream *s, const struct read_done *d, uint32_t object,
     journal_add(s->o.journal, JOURNAL_READS, &at);
 }
 
-/* Account for one finished chunk; true when it finished its block. */
-static bool settle(struct stream *s, const struct read_done *d)
+bool stream_settle(struct stream *s, const struct read_done *d)
 {
     uint32_t bytes = (uint32_t)d->tag;
     uint32_t index = (uint32_t)(d->tag >> 32) & 0x7fffffff;
@@ -413,20 +413,24 @@ static bool idle(const struct stream *s)
     return true;
 }
 
+bool stream_turn(struct stream *s)
+{
+    bool stop = atomic_load(&s->stop) || atomic_load(&s->failed);
+    take_posted(s);
+    bool news = drop_cancelled(s);
+    for (uint32_t d = 0; d < s->lanes && !stop; d++) {
+        retire(s, &s->lane[d]);
+        fill_drive(s, d);
+    }
+    return news || (!stop && atomic_load(&s->failed));
+}
+
 void *stream_owner_main(void *arg)
 {
     struct stream *s = arg;
     struct read_done done[DONE_MAX];
     for (;;) {
-        bool news = false;
-        bool stop = atomic_load(&s->stop) || atomic_load(&s->failed);
-        take_posted(s);
-        news |= drop_cancelled(s);
-        for (uint32_t d = 0; d < s->lanes && !stop; d++) {
-            retire(s, &s->lane[d]);
-            fill_drive(s, d);
-        }
-        if (news || (!stop && atomic_load(&s->failed)))
+        if (stream_turn(s))
             stream_signal(s);
         if (atomic_load(&s->stop) && idle(s))
             return NULL;
@@ -437,9 +441,9 @@ void *stream_owner_main(void *arg)
             stream_signal(s);
             return NULL;
         }
-        news = false;
+        bool news = false;
         for (int i = 0; i < n; i++)
-            news |= settle(s, &done[i]);
+            news |= stream_settle(s, &done[i]);
         if (news || atomic_load(&s->failed))
             stream_signal(s);
     }

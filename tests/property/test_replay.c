@@ -165,7 +165,7 @@ static void sequences_share_slots(void **state)
     struct trace_info info = { .layers = 1, .experts = 2, .top_k = 1 };
     struct trace_writer *w;
     struct passes *p;
-    const struct pass *pass;
+    const struct trace_pass *pass;
     struct why why = { 0 };
     assert_int_equal(trace_create(&w, path, &info, NULL, 4), 0);
     for (uint32_t s = 0; s < 4; s++) {
