@@ -8,6 +8,7 @@
 
 #include "bin/cmd.h"
 #include "bin/opt.h"
+#include "bin/replay_timed.h"
 #include "model/replay.h"
 #include "sched/cache.h"
 #include "sched/governor.h"
@@ -285,12 +286,9 @@ static void default_frames(uint32_t frames[5], const struct trace_info *i)
                                percent[k] / 100);
 }
 
-static int replay(struct replay **out, const char *path,
-                  const struct options *o)
+static struct replay_options options_of(const struct options *o)
 {
-    struct why why = { 0 };
-    uint32_t frames[5];
-    struct replay_options ro = {
+    return (struct replay_options){
         .policy = o->policy,
         .prefetch = o->prefetch,
         .frames = o->frames,
@@ -301,6 +299,14 @@ static int replay(struct replay **out, const char *path,
         .width = (uint32_t)o->width,
         .repair = o->repair,
     };
+}
+
+static int replay(struct replay **out, const char *path,
+                  const struct options *o)
+{
+    struct why why = { 0 };
+    uint32_t frames[5];
+    struct replay_options ro = options_of(o);
     if (!ro.frame_counts) {
         struct trace *t;
         struct trace_fault fault;
@@ -349,6 +355,7 @@ int cmd_replay(int argc, char **argv)
         .prefetches = 1,
         .width = GOVERNOR_WIDTH_MOST,
     };
+    static struct timed_args timed;
     static const struct opt table[] = {
         { "policy", 0, OPT_CALL, &o, "A,B", "cache policies (dhd,lru,min)",
           read_policies },
@@ -366,10 +373,13 @@ int cmd_replay(int argc, char **argv)
           "use what is whole of a truncated trace", NULL },
         { "json", 0, OPT_FLAG, &o.json, NULL, "print JSON", NULL },
         { "csv", 0, OPT_FLAG, &o.csv, NULL, "print CSV", NULL },
+        TIMED_OPTIONS(&timed),
     };
     static const struct opt_command command = {
         "sluice replay TRACE... [--policy A,B] [--prefetch C,D] [--frames N,M]",
-        "Compare cache and prefetch policies on recorded routing traces.",
+        "Compare cache and prefetch policies on recorded routing traces; with "
+        "--device,\non a clock: what a machine with that drive, --memory and "
+        "--compute would take.",
         table, sizeof table / sizeof *table,
     };
     const char *paths[TRACES_MOST];
@@ -386,6 +396,14 @@ int cmd_replay(int argc, char **argv)
     for (uint32_t i = 0; i < o.policies; i++)
         if (!strcmp(o.policy[i], "static-pin") && !o.pin_file)
             return opt_usage_error(&command, "static-pin needs --pin TRACE");
+    if (!timed.s.drives && (timed.memories || timed.compute || timed.model))
+        return opt_usage_error(&command, "time needs a --device");
+    if (timed.s.drives) {
+        struct replay_options ro = options_of(&o);
+        timed.json = o.json;
+        timed.csv = o.csv;
+        return replay_timed(&timed, &ro, paths, count);
+    }
     int done = 0, status = 0;
     while (done < count && !(status = replay(&replays[done], paths[done], &o)))
         done++;

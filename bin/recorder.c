@@ -130,7 +130,7 @@ static json_t *sizes_of(const struct k3_options *o, const struct k3 *k)
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s?, s:s?, s:o}",
         "memory_bytes", (json_int_t)o->memory_bytes,
         "heap_bytes", (json_int_t)o->heap_bytes,
-        "threads", (json_int_t)o->threads,
+        "threads", (json_int_t)k3_threads(k),
         "context", (json_int_t)o->context,
         "rows", (json_int_t)o->rows,
         "logits", (json_int_t)o->logits,

@@ -124,6 +124,7 @@ static json_t *decode_object(const struct k3_facts *f, uint64_t tokens)
     double io = rate ? (double)read_bytes(t) / (double)rate : 0;
     set_int(o, "tokens", tokens);
     set_int(o, "passes", t->passes);
+    set_int(o, "rows", t->rows);
     set_real(o, "seconds", s);
     set_real(o, "seconds_per_token", s * per);
     set_real(o, "read_bytes_per_token", (double)read_bytes(t) * per);

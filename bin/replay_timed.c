@@ -1,0 +1,390 @@
+#include "bin/replay_timed.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/simulate.h"
+#include "sched/trace.h"
+
+/* One trace: what its own JSON says, and what the options say instead. */
+struct scene {
+    const char    *path;
+    const struct timed_args     *a;
+    const struct replay_options *r;
+    json_t        *meta;
+    struct config  config;
+    struct k3_options k3;
+    struct simulate_cost *cost;
+    struct passes_facts   facts;
+};
+
+/* One line of the result. */
+struct line {
+    const char *path;
+    uint64_t memory;
+    struct simulate_result x;
+    int64_t  min_loads; /* of the best offline cache; negative: not known */
+};
+
+const char *timed_memory(void *arg, const char *value)
+{
+    struct timed_args *a = arg;
+    char *copy = strdup(value), *rest = copy, *word;
+    const char *wrong = copy ? NULL : "does not fit in memory";
+    a->memories = 0;
+    while (!wrong && rest && (word = strsep(&rest, ",")))
+        if (a->memories == TIMED_MEMORIES_MOST)
+            wrong = "has more than 64 sizes";
+        else if (opt_size(&a->memory[a->memories++], word))
+            wrong = "is not a list of sizes like 8G,64G";
+    free(copy);
+    return wrong;
+}
+
+/* ---- what the trace knows ---- */
+
+static int read_meta(struct scene *s, struct why *why)
+{
+    struct trace *t;
+    struct trace_fault fault;
+    uint32_t bytes;
+    if (trace_open(&t, s->path, true, &fault))
+        return 0; /* whoever reads it says why not */
+    const char *text = trace_meta(t, &bytes);
+    s->meta = json_loadb(text ? text : "", bytes, 0, NULL);
+    trace_close(t);
+    json_t *config = json_object_get(s->meta, "config");
+    if (s->a->model)
+        return config_load(&s->config, s->a->model, why);
+    if (config)
+        return config_parse(&s->config, config, s->path, why);
+    return why_set(why, -EINVAL, "%s: no config is in it, so time needs "
+                   "--model DIR", s->path);
+}
+
+static uint64_t option(const struct scene *s, const char *name)
+{
+    json_t *o = json_object_get(json_object_get(s->meta, "options"), name);
+    return (uint64_t)json_integer_value(o);
+}
+
+static void take_options(struct scene *s)
+{
+    s->k3 = (struct k3_options){
+        .heap_bytes = option(s, "heap_bytes"),
+        .threads = (uint32_t)option(s, "threads"),
+        .context = (uint32_t)option(s, "context"),
+        .rows = (uint32_t)option(s, "rows"),
+        .logits = (uint32_t)option(s, "logits"),
+        .sequences = (uint32_t)option(s, "sequences"),
+        .drafts = (uint32_t)option(s, "drafts"),
+        .paced = s->a->s.drive, .paced_count = s->a->s.drives,
+        .pin_file = s->r->pin_file,
+    };
+}
+
+static int read_cost(struct scene *s, struct why *why)
+{
+    const char *text = s->a->compute;
+    char *end;
+    double seconds = text ? strtod(text, &end) : 0;
+    if (!text)
+        return simulate_cost_seconds(&s->cost, &s->config, 0, why);
+    if (end != text && !*end) {
+        if (!isfinite(seconds) || seconds < 0)
+            return why_set(why, -EINVAL, "--compute %s: not a time", text);
+        return simulate_cost_seconds(&s->cost, &s->config, seconds, why);
+    }
+    json_error_t where;
+    json_t *report = json_load_file(text, 0, &where);
+    if (!report)
+        return why_set(why, -EBADMSG, "%s: neither seconds nor a report: %s",
+                       text, where.text);
+    int err = simulate_cost_report(&s->cost, &s->config, report, text, why);
+    json_decref(report);
+    return err;
+}
+
+static int open_scene(struct scene *s, const char *path,
+                      const struct timed_args *a,
+                      const struct replay_options *r, struct why *why)
+{
+    *s = (struct scene){ .path = path, .a = a, .r = r };
+    struct passes *passes;
+    int err = passes_open(&passes, path, r->repair, why);
+    if (err)
+        return err;
+    s->facts = *passes_facts(passes);
+    passes_close(passes);
+    err = read_meta(s, why);
+    if (err)
+        return err;
+    take_options(s);
+    if (!a->memories && !option(s, "memory_bytes"))
+        return why_set(why, -EINVAL, "%s: no budget is in it, so time needs "
+                       "--memory", path);
+    return read_cost(s, why);
+}
+
+static void close_scene(struct scene *s)
+{
+    simulate_cost_free(s->cost);
+    config_free(&s->config);
+    json_decref(s->meta);
+}
+
+/* ---- running ---- */
+
+/* What no policy can be below, with as many frames. */
+static int64_t loads_of_min(const struct scene *s, uint32_t frames)
+{
+    static const char *const min[] = { "min" }, *const none[] = { "none" };
+    struct replay_options o = { .policy = min, .prefetch = none,
+                                .frames = &frames, .policies = 1,
+                                .prefetches = 1, .frame_counts = 1,
+                                .repair = s->r->repair };
+    struct replay *r;
+    struct why why;
+    if (s->facts.requests > 1u << 27 ||
+        replay_run(&r, s->path, &o, &why))
+        return -1;
+    int64_t loads = (int64_t)r->result[0].all.loads;
+    replay_free(r);
+    return loads;
+}
+
+static int run_line(const struct scene *s, struct line *line,
+                    uint64_t memory, const char *policy, const char *prefetch,
+                    int64_t frames, struct why *why)
+{
+    struct simulate_options o = { .trace = s->path, .repair = s->r->repair,
+                                  .config = &s->config, .cost = s->cost,
+                                  .k3 = s->k3, .frames = frames };
+    o.k3.memory_bytes = memory;
+    o.k3.policy = policy;
+    o.k3.prefetch = prefetch;
+    line->path = s->path;
+    line->memory = memory;
+    int err = simulate_run(&line->x, &o, why);
+    if (!err)
+        line->min_loads = loads_of_min(s, line->x.plan.expert_frames);
+    return err;
+}
+
+static int run_scene(const struct scene *s, struct line *line, uint32_t *n,
+                     struct why *why)
+{
+    const struct replay_options *r = s->r;
+    uint64_t own = option(s, "memory_bytes");
+    const uint64_t *memory = s->a->memories ? s->a->memory : &own;
+    uint32_t memories = s->a->memories ? s->a->memories : 1;
+    uint32_t frames = r->frame_counts ? r->frame_counts : 1;
+    for (uint32_t p = 0; p < r->policies; p++)
+        for (uint32_t j = 0; j < r->prefetches; j++)
+            for (uint32_t m = 0; m < memories; m++)
+                for (uint32_t f = 0; f < frames; f++) {
+                    if (!strcmp(r->policy[p], "min"))
+                        continue;
+                    int err = run_line(s, &line[*n], memory[m], r->policy[p],
+                                       r->prefetch[j],
+                                       r->frame_counts ? (int64_t)r->frames[f]
+                                                       : -1, why);
+                    if (err)
+                        return err;
+                    ++*n;
+                }
+    return 0;
+}
+
+/* ---- numbers ---- */
+
+struct figures {
+    double tokens, seconds, bytes, io_s, compute_s, wait_trunk, wait_expert;
+    double idle_share, floor_s;
+};
+
+/* Decode, or if the trace has none, prefill. */
+static const struct k3_totals *judged(const struct line *l, struct figures *f)
+{
+    const struct simulate_result *x = &l->x;
+    enum k3_phase phase = x->totals[K3_DECODE].passes ? K3_DECODE : K3_PREFILL;
+    const struct k3_totals *t = &x->totals[phase];
+    double tokens = phase == K3_DECODE ? (double)x->tokens : (double)t->rows;
+    *f = (struct figures){
+        .tokens = tokens > 0 ? tokens : 1,
+        .seconds = (double)t->ns / 1e9,
+        .bytes = (double)(t->trunk_bytes + t->embed_bytes + t->demand_bytes +
+                          t->guess_bytes + t->wasted_bytes),
+        .compute_s = x->compute_s[phase],
+        .wait_trunk = (double)t->wait_trunk_ns / 1e9,
+        .wait_expert = (double)t->wait_expert_ns / 1e9,
+    };
+    f->io_s = f->bytes / x->bytes_per_s;
+    f->floor_s = f->io_s > f->compute_s ? f->io_s : f->compute_s;
+    f->idle_share = t->ns ? (double)t->idle_ns / (double)t->ns / x->drives : 0;
+    return t;
+}
+
+static double share(double part, double whole)
+{
+    return whole > 0 ? part / whole : 0;
+}
+
+static json_t *json_of(const struct line *l)
+{
+    struct figures f;
+    const struct k3_totals *t = judged(l, &f);
+    const struct fetch_counts *e = &l->x.experts;
+    json_t *o = json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+        "trace", l->path, "policy", l->x.policy, "prefetch", l->x.prefetch,
+        "memory_bytes", (json_int_t)l->memory,
+        "frames", (json_int_t)l->x.plan.expert_frames,
+        "requests", (json_int_t)e->requests, "hits", (json_int_t)e->hits,
+        "loads", (json_int_t)e->loads, "guessed", (json_int_t)e->guessed,
+        "guess_hits", (json_int_t)e->guess_hits, "late", (json_int_t)e->late,
+        "min_loads", (json_int_t)l->min_loads);
+    json_t *more = json_pack(
+        "{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}",
+        "seconds_per_token", f.seconds / f.tokens,
+        "read_bytes_per_token", f.bytes / f.tokens,
+        "wait_share", share(f.wait_trunk + f.wait_expert, f.seconds),
+        "wait_trunk_s", f.wait_trunk, "wait_expert_s", f.wait_expert,
+        "compute_s", f.compute_s, "io_s", f.io_s,
+        "disk_idle_share", f.idle_share, "floor_s", f.floor_s,
+        "seconds", f.seconds);
+    json_t *bytes = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I}",
+        "tokens", (json_int_t)f.tokens, "passes", (json_int_t)t->passes,
+        "trunk_bytes", (json_int_t)t->trunk_bytes,
+        "embed_bytes", (json_int_t)t->embed_bytes,
+        "expert_demand_bytes", (json_int_t)t->demand_bytes,
+        "expert_guess_bytes", (json_int_t)t->guess_bytes,
+        "wasted_bytes", (json_int_t)(t->wasted_bytes + l->x.ahead_bytes),
+        "prefill_seconds", (double)l->x.totals[K3_PREFILL].ns / 1e9,
+        "prefill_demand_bytes",
+        (json_int_t)l->x.totals[K3_PREFILL].demand_bytes,
+        "drives", (json_int_t)l->x.drives);
+    json_object_update_new(o, more);
+    json_object_update_new(o, bytes);
+    return o;
+}
+
+/* ---- printing ---- */
+
+static int print_json(const struct line *line, uint32_t n)
+{
+    json_t *all = json_array();
+    for (uint32_t i = 0; i < n; i++)
+        json_array_append_new(all, json_of(&line[i]));
+    int failed = json_dumpf(all, stdout, JSON_COMPACT) || putchar('\n') == EOF;
+    json_decref(all);
+    return failed ? 1 : 0;
+}
+
+/* The same names and values as JSON; a trace's name is quoted. */
+static void print_csv(const struct line *line, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        json_t *o = json_of(&line[i]), *value;
+        const char *name, *comma = "";
+        if (!i)
+            json_object_foreach(o, name, value) {
+                printf("%s%s", comma, name);
+                comma = ",";
+            }
+        comma = i ? "" : "\n";
+        json_object_foreach(o, name, value) {
+            char *text = json_dumps(value, JSON_ENCODE_ANY);
+            printf("%s%s", comma, text);
+            free(text);
+            comma = ",";
+        }
+        putchar('\n');
+        json_decref(o);
+    }
+}
+
+static void print_line(const struct line *l)
+{
+    struct figures f;
+    const struct k3_totals *t = judged(l, &f);
+    const struct fetch_counts *e = &l->x.experts;
+    double loads = (double)e->loads;
+    (void)t;
+    printf("%-9s %-6s %8.2f %6" PRIu32 " %8.4g %8.4g %6.1f %6.1f %6.1f %6.1f"
+           " %6.1f %6.1f %6.1f", l->x.policy, l->x.prefetch,
+           (double)l->memory / 0x1p30, l->x.plan.expert_frames,
+           f.seconds / f.tokens, f.bytes / f.tokens / 1e9,
+           100 * share((double)e->hits, (double)e->requests),
+           100 * share((double)(e->guess_hits), loads),
+           100 * share((double)(e->guess_hits + e->late), loads),
+           100 * share((double)e->guessed - (double)(e->guess_hits + e->late),
+                       (double)e->guessed),
+           100 * share(f.wait_trunk, f.seconds),
+           100 * share(f.wait_expert, f.seconds), 100 * f.idle_share);
+    printf(" %7.3f", share(f.seconds, f.floor_s));
+    if (l->min_loads > 0)
+        printf(" %7.3f\n", loads / (double)l->min_loads);
+    else
+        printf(" %7s\n", "-");
+}
+
+static void print_table(const struct scene *s, const struct line *line,
+                        uint32_t n)
+{
+    const struct passes_facts *f = &s->facts;
+    printf("%s: %u passes, %" PRIu64 " rows", s->path, f->passes, f->records);
+    printf("; %" PRIu32 " drive%s of", s->a->s.drives,
+           s->a->s.drives > 1 ? "s" : "");
+    for (uint32_t d = 0; d < s->a->s.drives; d++)
+        printf(" %.4g", (double)s->a->s.drive[d].bytes_per_s / 1e9);
+    printf(" GB/s; times and bytes are of %s\n",
+           f->decode_passes ? "the decode passes" : "all passes");
+    printf("%-9s %-6s %8s %6s %8s %8s %6s %6s %6s %6s %6s %6s %6s %7s %7s\n",
+           "policy", "guess", "GiB", "frames", "s/token", "GB/token", "hits%",
+           "ahead%", "cover%", "waste%", "trunk%", "exprt%", "idle%",
+           "x floor", "x min");
+    for (uint32_t i = 0; i < n; i++)
+        print_line(&line[i]);
+}
+
+static int failed(const struct why *why)
+{
+    fprintf(stderr, "sluice: %s\n", why->text);
+    return 1;
+}
+
+int replay_timed(const struct timed_args *a, const struct replay_options *r,
+                 const char *const *paths, int count)
+{
+    struct why why = { 0 };
+    uint32_t each = r->policies * r->prefetches *
+                    (a->memories ? a->memories : 1) *
+                    (r->frame_counts ? r->frame_counts : 1);
+    struct line *line = calloc((size_t)each * (size_t)count + 1, sizeof *line);
+    uint32_t n = 0;
+    int err = line ? 0 : why_set(&why, -ENOMEM, "no memory for the results");
+    for (int t = 0; t < count && !err; t++) {
+        struct scene s;
+        uint32_t first = n;
+        err = open_scene(&s, paths[t], a, r, &why);
+        if (!err)
+            err = run_scene(&s, line, &n, &why);
+        if (!err && !a->json && !a->csv)
+            print_table(&s, line + first, n - first);
+        close_scene(&s);
+    }
+    int status = err ? failed(&why) : 0;
+    if (!err && a->json)
+        status = print_json(line, n);
+    else if (!err && a->csv)
+        print_csv(line, n);
+    free(line);
+    return status;
+}

@@ -1,0 +1,67 @@
+/* simulate.h - the passes of a trace on a virtual clock: what a machine would
+ * take for them.
+ *
+ *     config_load -> simulate_cost_fill -> simulate_run (any number of times)
+ *
+ * Nothing is modelled that the engine has itself: plan, tiles, the owner's
+ * order of reads, ring, fetch, cache, predictor and governor are its own code,
+ * over drives that are numbers (sched/virtual.h). This file only walks the
+ * graph in the engine's order and, where the engine would compute, lets time
+ * pass. So bytes, loads and guesses are those of a run, and seconds are right
+ * as far as the cost of compute and the rate of the drives are.
+ *
+ * Not modelled: time between passes, a drive that is slower at times, threads
+ * that the reads take from compute. Prefetch `gate` needs the model's residual
+ * and cannot be simulated; `auto` is taken as none.
+ *
+ * Memory  one pass and the tables of a session. Cost: about 0.2 us a chunk of
+ *         1 MiB read.
+ */
+#ifndef MODEL_SIMULATE_H
+#define MODEL_SIMULATE_H
+
+#include <jansson.h>
+
+#include "model/k3.h"
+
+struct simulate_cost;
+
+/* What compute takes, from the report of a run: kernels, items of experts and
+ * what is outside kernels, for prefill and decode; a pass of other rows is put
+ * on the line through the two. -EBADMSG: not such a report. */
+int simulate_cost_report(struct simulate_cost **out, const struct config *c,
+                         const json_t *report, const char *name,
+                         struct why *why);
+/* The same seconds for every pass, spread over the weights by their bytes. */
+int simulate_cost_seconds(struct simulate_cost **out, const struct config *c,
+                          double seconds, struct why *why);
+void simulate_cost_free(struct simulate_cost *cost);
+
+struct simulate_options {
+    const char *trace;
+    bool        repair;
+    const struct config        *config; /* of the model the trace is of */
+    const struct simulate_cost *cost;
+    /* As for k3_open: memory_bytes, heap_bytes, threads, context, rows,
+     * logits, sequences, drafts, policy, prefetch, pin_file, paced. */
+    struct k3_options k3;
+    int64_t frames; /* of the cache; negative: as planned */
+};
+
+struct simulate_result {
+    struct plan plan; /* expert_frames are those that were used */
+    const char *policy, *prefetch;
+    struct k3_totals    totals[K3_PHASES];
+    struct fetch_counts experts;
+    uint64_t tokens; /* that decode passes gave */
+    uint64_t ahead_bytes;
+    uint32_t drives;
+    double   bytes_per_s; /* of all drives */
+    double   compute_s[K3_PHASES];
+};
+
+/* 0, or what passes_open, k3_shape_of and cache_open return. */
+int simulate_run(struct simulate_result *out,
+                 const struct simulate_options *options, struct why *why);
+
+#endif
