@@ -26,15 +26,18 @@ struct guesser {
     uint64_t         vector_bytes;
     bool            *known;  /* [moe layers]: its vectors have been kept */
     float           *mixed, *normed, *scores;
-    int64_t          routed_ns; /* when the last router spoke */
-    uint64_t         demanded;  /* demand bytes at that time */
-    double          *spare_s;   /* [moe layers]: drive time before its router */
+    int64_t          asked_ns;  /* when guesses were last made */
+    uint64_t         asked;     /* demand bytes the drive then had to read */
+    uint64_t         demanded;  /* demand bytes before the layer at hand */
+    double          *spare_s;   /* [moe layers]: drive time before its router,
+                                   negative: not known */
     double           rate;      /* bytes a second of all drives */
     bool             disk_bound;
     const struct pass *pass;    /* while the gate is asked */
 };
 
 enum { VECTORS = 4 };
+static const double spare_weight = 0.3; /* of a new measurement */
 static const enum tensor_role vector_role[VECTORS] = {
     T_MLP_RES_NORM, T_MLP_RES_PROJ, T_POST_NORM, T_ROUTER_BIAS };
 
@@ -99,6 +102,8 @@ int k3_guess_open(struct guesser **out, struct k3 *k, struct why *why)
         return why_set(why, err, "prefetch %s: %s", k->o.prefetch,
                        err == -EINVAL ? "unknown" : strerror(-err));
     }
+    for (uint32_t m = 0; m < layers; m++)
+        g->spare_s[m] = -1;
     g->rate = k->rate;
     predict_supply(g->predict, ask_gate, k);
     *out = g;
@@ -230,16 +235,15 @@ void k3_guess_judge(struct pass *p, uint32_t layer)
             predict_saw(g->predict, k->run[i].sequence, (uint32_t)k->passes,
                         moe, k->s.ids + (size_t)(k->run[i].first + j) *
                                             k->c.top_k, k->c.top_k);
-    /* The drive had the time between the last two routers less what the
-     * demanded experts of the first took. */
-    int64_t now = stream_now_ns(k->stream);
-    uint64_t demanded = fetch_counts(k->fetch).demand_bytes;
-    double spare = (double)(now - g->routed_ns) / 1e9 -
-                   (double)(demanded - g->demanded) / g->rate;
-    if (g->routed_ns && moe)
-        g->spare_s[moe] += 0.3 * ((spare > 0 ? spare : 0) - g->spare_s[moe]);
-    g->routed_ns = now;
-    g->demanded = demanded;
+    /* For guesses the drive had the time since they were made, less what the
+     * experts demanded by then took. */
+    double spare = (double)(stream_now_ns(k->stream) - g->asked_ns) / 1e9 -
+                   (double)g->asked / g->rate;
+    double *known = &g->spare_s[moe];
+    if (g->asked_ns)
+        *known += (*known < 0 ? 1 : spare_weight) *
+                  ((spare > 0 ? spare : 0) - *known);
+    g->demanded = fetch_counts(k->fetch).demand_bytes;
 }
 
 static bool has_name(const struct named *named, uint32_t expert)
@@ -273,11 +277,14 @@ void k3_guess_ahead(struct pass *p, uint32_t layer)
 {
     struct k3 *k = p->k;
     struct guesser *g = k->guesser;
-    uint32_t moe = layer - k->c.first_dense + 1;
-    if (!g || moe >= config_moe_layers(&k->c))
+    uint32_t moe = layer + 1 - k->c.first_dense;
+    if (!g || layer + 1 < k->c.first_dense ||
+        moe >= config_moe_layers(&k->c))
         return;
     struct named *named = &g->named[moe];
-    int64_t begin = stream_clock_ns();
+    int64_t begin = stream_now_ns(k->stream);
+    g->asked_ns = begin;
+    g->asked = fetch_counts(k->fetch).demand_bytes - g->demanded;
     g->pass = p;
     name(k, moe, named);
     g->pass = NULL;
@@ -285,9 +292,11 @@ void k3_guess_ahead(struct pass *p, uint32_t layer)
         .disk_bound = g->disk_bound,
         .expert_bytes = expert_bytes(&k->c),
         .guess_bytes_most = k->plan.staging_frames / 2 * expert_bytes(&k->c),
-        .idle_s = g->spare_s[moe],
         .read_s = (double)expert_bytes(&k->c) / g->rate,
     };
+    /* One more than there is time for: one that is half read when its router
+     * speaks has gained half of its time. */
+    now.idle_s = g->spare_s[moe] < 0 ? 0 : g->spare_s[moe] + now.read_s;
     uint32_t issued = 0;
     for (uint32_t i = 0; i < named->count; i++) {
         if (!governor_allows(g->governor, &now, moe, i + 1))
@@ -308,6 +317,7 @@ void k3_guess_pass(struct k3 *k, double compute_s, uint64_t bytes,
     if (!g)
         return;
     g->disk_bound = (double)bytes / g->rate > compute_s;
-    g->routed_ns = 0;
+    g->asked_ns = 0;
+    g->demanded = fetch_counts(k->fetch).demand_bytes;
     governor_spent(g->governor, bytes, wasted);
 }

@@ -29,7 +29,8 @@ void k3_guess_layer(struct k3 *k, uint32_t layer);
 /* The layer's routing is known, before its experts are asked for: judge what
  * was guessed for it and let the predictor learn. */
 void k3_guess_judge(struct pass *p, uint32_t layer);
-/* The layer's experts have been asked for: guess for the next. */
+/* The layer's experts, if it has any, have been asked for: guess for the
+ * next. */
 void k3_guess_ahead(struct pass *p, uint32_t layer);
 /* A pass is over: `compute_s` against what its bytes took. */
 void k3_guess_pass(struct k3 *k, double compute_s, uint64_t bytes,

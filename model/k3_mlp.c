@@ -1,6 +1,7 @@
 /* k3_mlp.c - the gated MLP of the dense layers, and SiTU for all of them. */
 #include "compute/glu.h"
 #include "compute/pack.h"
+#include "model/k3_guess.h"
 #include "model/k3_internal.h"
 
 enum { SITU_BLOCK = 1024 }; /* columns; a multiple of PACK_BLOCK */
@@ -39,6 +40,7 @@ int k3_dense(struct pass *p, uint32_t layer)
     struct k3 *k = p->k;
     struct scratch *s = &k->s;
     size_t inter = k->c.dense_inter;
+    k3_guess_ahead(p, layer);
     int err = k3_product(p, (int)layer, T_GATE_PROJ, s->xp, p->rows, s->g,
                          inter);
     if (!err)
