@@ -10,6 +10,7 @@ cmd_fn cmd_synth;
 cmd_fn cmd_replay;
 cmd_fn cmd_plan;
 cmd_fn cmd_doctor;
+cmd_fn cmd_verify;
 
 struct cmd {
     const char *name;

@@ -8,6 +8,7 @@ static const struct cmd commands[] = {
     { "run", cmd_run, "generate from one prompt" },
     { "plan", cmd_plan, "what a memory budget makes of a model" },
     { "doctor", cmd_doctor, "can this machine run it, and what to type next" },
+    { "verify", cmd_verify, "read everything, check everything" },
     { "tokenize", cmd_tokenize, "text to token ids and back" },
     { "synth", cmd_synth, "write a random checkpoint in the official layout" },
     { "replay", cmd_replay, "compare cache and prefetch policies on a trace" },
