@@ -73,5 +73,13 @@ extern struct kern kern;
 void gemm_fill_ref(struct kern *k);
 void row_fill_ref(struct kern *k);
 void attn_fill_ref(struct kern *k);
+void bf16_fill_avx2(struct kern *k);
+void mxfp4_fill_avx2(struct kern *k);
+void row_fill_avx2(struct kern *k);
+void attn_fill_avx2(struct kern *k);
+void bf16_fill_avx512(struct kern *k);
+void mxfp4_fill_avx512(struct kern *k);
+void row_fill_avx512(struct kern *k);
+void attn_fill_avx512(struct kern *k);
 
 #endif

@@ -7,7 +7,7 @@
 size_t mla_scratch(size_t heads, size_t latent, size_t rope)
 {
     /* For each head its query padded to whole lanes, the scores of a block,
-     * maximum, scale and a double of sum; then room to align to a cache line. */
+     * maximum, fade and a double of sum; then room to align to a line. */
     size_t padded = (latent + rope + 15) / 16 * 16;
     return heads * (padded + MLA_BLOCK + 4) + 32;
 }

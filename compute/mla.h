@@ -13,8 +13,8 @@
  *          MLA_BLOCK, counted from position 0. For each block: m' = max(m, its
  *          scores), c = exp(m - m'), e[p] = exp(score - m'); the block's sum of
  *          e in sixteen lanes (lane l: positions l, l+16, ... of the block)
- *          folded likewise; sum = sum*c + that, in double; mix = mix*c, then one
- *          fma for each p ascending. At the end mix * (float)(1 / sum).
+ *          folded likewise; sum = sum*c + that, in double; mix = mix*c, then
+ *          one fma for each p ascending. At the end mix * (float)(1 / sum).
  *          So the bits of a head do not depend on the heads beside it.
  * Threads  Split the heads into contiguous groups, each with its own scratch.
  * Cost     2*heads*positions*(2*latent+rope) flop; the cache is read once a

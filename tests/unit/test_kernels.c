@@ -117,7 +117,8 @@ static void gates_by_hand(void **state)
 
 static void conv_by_hand(void **state)
 {
-    float taps[2][4] = { { 1.0f, 2.0f, 3.0f, 4.0f }, { 0.0f, 0.0f, 0.0f, 1.0f } };
+    float taps[2][4] = { { 1.0f, 2.0f, 3.0f, 4.0f },
+                         { 0.0f, 0.0f, 0.0f, 1.0f } };
     float a[2] = { 1.0f, 0.0f }, b[2] = { 10.0f, 0.0f }, c[2] = { -2.0f, 9.0f };
     float d[2] = { -4.0f, 2.0f }, y[2];
     const float *in[4] = { a, b, c, d };

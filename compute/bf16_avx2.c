@@ -1,0 +1,38 @@
+#include "compute/lanes_avx2.h"
+
+#define WEIGHT_BITS 16
+#define TILE_X 3
+#define DIRECT_ROWS 1
+
+#include "compute/gemm_body.h"
+
+LANE_FN struct pair pair_split(__m256i lo, __m256i hi)
+{
+    const __m256i high = _mm256_set1_epi32((int)0xffff0000u);
+    return (struct pair){
+        { _mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)),
+          _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16)) },
+        { _mm256_castsi256_ps(_mm256_and_si256(lo, high)),
+          _mm256_castsi256_ps(_mm256_and_si256(hi, high)) },
+    };
+}
+
+LANE_FN struct pair pair_at(const struct product *a, size_t o, size_t b)
+{
+    const __m256i *at = (const void *)(a->w + o * a->stride + b * 2);
+    return pair_split(_mm256_loadu_si256(at), _mm256_loadu_si256(at + 1));
+}
+
+LANE_FN struct pair pair_tail(const struct product *a, size_t o, size_t b)
+{
+    __m256i room[2] = { _mm256_setzero_si256(), _mm256_setzero_si256() };
+    memcpy(room, a->w + o * a->stride + b * 2, (a->cols - b) * 2);
+    return pair_split(room[0], room[1]);
+}
+
+#include "compute/bf16_body.h"
+
+void bf16_fill_avx2(struct kern *k)
+{
+    bf16_fill(k);
+}

@@ -1,0 +1,35 @@
+#include "compute/lanes_avx512.h"
+
+#define WEIGHT_BITS 16
+#define TILE_X 6
+#define DIRECT_ROWS 2
+
+#include "compute/gemm_body.h"
+
+LANE_FN struct pair pair_split(__m512i raw)
+{
+    const __m512i high = _mm512_set1_epi32((int)0xffff0000u);
+    return (struct pair){
+        _mm512_castsi512_ps(_mm512_slli_epi32(raw, 16)),
+        _mm512_castsi512_ps(_mm512_and_si512(raw, high)),
+    };
+}
+
+LANE_FN struct pair pair_at(const struct product *a, size_t o, size_t b)
+{
+    return pair_split(_mm512_loadu_si512(a->w + o * a->stride + b * 2));
+}
+
+LANE_FN struct pair pair_tail(const struct product *a, size_t o, size_t b)
+{
+    __mmask32 mask = 0xffffffffu >> (PACK_BLOCK - (a->cols - b));
+    return pair_split(
+        _mm512_maskz_loadu_epi16(mask, a->w + o * a->stride + b * 2));
+}
+
+#include "compute/bf16_body.h"
+
+void bf16_fill_avx512(struct kern *k)
+{
+    bf16_fill(k);
+}

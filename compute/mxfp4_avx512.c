@@ -1,0 +1,50 @@
+#include "compute/lanes_avx512.h"
+
+#define WEIGHT_BITS 4
+#define TILE_X 6
+#define DIRECT_ROWS 2
+
+#include "compute/gemm_body.h"
+#include "compute/mxfp4.h"
+
+/* The sixteen elements times each scale, so that the scale costs a load: the
+ * permutes take their table straight from here. Few scales occur in a matrix;
+ * their lines stay in L1. */
+static _Alignas(64) float scaled[256][16];
+
+LANE_FN struct pair pair_at(const struct product *a, size_t o, size_t b)
+{
+    const char *at = a->w + o * a->stride + b / 2;
+    uint8_t e = a->scale[o * a->scale_stride + b / MXFP4_BLOCK];
+    __m512 table = _mm512_load_ps(scaled[e]);
+    __m512i even = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)at));
+    __m512i odd = _mm512_srli_epi32(even, 4);
+    /* The permute looks at four bits of its index: no mask is needed. */
+    return (struct pair){ _mm512_permutexvar_ps(even, table),
+                          _mm512_permutexvar_ps(odd, table) };
+}
+
+/* There is none: cols is a multiple of 32. */
+LANE_FN struct pair pair_tail(const struct product *a, size_t o, size_t b)
+{
+    return pair_at(a, o, b);
+}
+
+static bool mxfp4_gemm_avx512(float *y, size_t ldy, const void *w,
+                              const void *scale, size_t cols, const float *xp,
+                              size_t rows, size_t begin, size_t end)
+{
+    const struct product a = { .y = y + begin, .ldy = ldy, .w = w,
+                               .scale = scale, .stride = cols / 2,
+                               .scale_stride = cols / MXFP4_BLOCK,
+                               .cols = cols, .ld = cols, .xp = xp };
+    return product(&a, rows, end - begin);
+}
+
+void mxfp4_fill_avx512(struct kern *k)
+{
+    for (unsigned e = 0; e < 256; e++)
+        for (unsigned code = 0; code < 16; code++)
+            scaled[e][code] = mxfp4_element(code) * mxfp4_scale((uint8_t)e);
+    k->mxfp4_gemm = mxfp4_gemm_avx512;
+}
