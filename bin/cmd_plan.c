@@ -8,6 +8,7 @@
 #include "bin/report.h"
 #include "bin/session.h"
 #include "compute/team.h"
+#include "model/token_clock.h"
 #include "model/token_cost.h"
 
 enum { DEFAULT_ROWS = 256, DEFAULT_COLUMNS = 4, MORE_GIB = 16, NOTES = 6 };
@@ -17,8 +18,8 @@ enum { DEFAULT_ROWS = 256, DEFAULT_COLUMNS = 4, MORE_GIB = 16, NOTES = 6 };
 #define MEMORY_GBPS  100.0   /* what compute reads weights at */
 
 static const double default_gbps[DEFAULT_COLUMNS] = { 3.5, 7, 14, 28 };
-static const uint64_t rung_gib[] = { 2,  4,   8,   16,  24,  32,  48, 64,
-                                     96, 128, 160, 192, 224, 256, 384 };
+static const uint64_t rung_gib[] = { 2,  4,   8,   16,  32,  48,
+                                     64, 96, 128, 160, 192, 224, 256, 384 };
 enum { RUNGS = sizeof rung_gib / sizeof *rung_gib + 2 };
 
 /* Drives that the forecast is made for. */
@@ -30,7 +31,7 @@ struct column {
 };
 
 struct rung {
-    struct token_cost cost; /* under the first column */
+    struct token_cost cost; /* with the drives of the first column */
     double   seconds[DEFAULT_COLUMNS]; /* negative: below the floor */
 };
 
@@ -44,6 +45,7 @@ struct outlook {
     struct config     c;
     struct k3_options o;
     double            compute_s;
+    struct token_clock *clock;
     struct column     column[DEFAULT_COLUMNS];
     uint32_t          columns;
     struct token_cost now; /* with the drives of `here` */
@@ -54,7 +56,7 @@ struct outlook {
     /* Seconds a token that more memory, or another drive, would save. */
     uint64_t          more_bytes;
     double            more_s, drive_s;
-    uint64_t          drive_floor_bytes; /* 0: the other drive fits */
+    bool              drive_fits; /* the ring that it needs */
     char              note[NOTES][160];
     uint32_t          notes;
 };
@@ -106,44 +108,32 @@ static void set_columns(struct outlook *l, const struct session_args *a)
         l->column[l->columns++] = one_more(&l->here);
 }
 
-static double longer(const struct outlook *l, double io_s)
-{
-    return io_s > l->compute_s ? io_s : l->compute_s;
-}
-
-static int cost_at(struct outlook *l, uint64_t bytes, const struct column *k,
-                   struct token_cost *out, struct why *why)
+static struct k3_options options_at(const struct outlook *l, uint64_t bytes,
+                                    const struct column *k)
 {
     struct k3_options o = l->o;
     o.memory_bytes = bytes;
     o.paced = k->drive;
     o.paced_count = k->drives;
-    return token_cost(out, &l->c, &o, why);
+    return o;
 }
 
-/* Each drive needs a ring of its own, so the floor grows with their number. */
+/* Negative: below the floor, which grows with the number of drives, since each
+ * has a ring of its own. */
+static int seconds_at(const struct outlook *l, uint64_t bytes,
+                      const struct column *k, double *out)
+{
+    struct k3_options o = options_at(l, bytes, k);
+    int err = token_clock_seconds(out, l->clock, &o, NULL);
+    if (err == -ENOBUFS)
+        *out = -1;
+    return err == -ENOBUFS ? 0 : err;
+}
+
 static int add_rung(struct outlook *l, uint64_t bytes, struct why *why)
 {
-    struct rung *r = &l->rung[l->rungs];
-    int err = cost_at(l, bytes, &l->column[0], &r->cost, why);
-    if (err)
-        return err;
-    bytes = r->cost.plan.budget_bytes;
-    r->seconds[0] = longer(l, r->cost.io_s);
-    for (uint32_t k = 1; k < l->columns; k++) {
-        struct token_cost t;
-        const struct column *c = &l->column[k];
-        if (c->drives == l->column[0].drives) { /* the plan is the same */
-            r->seconds[k] = longer(l, token_io_s(&r->cost, c->drive));
-            continue;
-        }
-        err = cost_at(l, bytes, c, &t, NULL);
-        if (err && err != -ENOBUFS)
-            return why_set(why, err, "no memory for a forecast");
-        r->seconds[k] = err ? -1 : longer(l, t.io_s);
-    }
-    l->rungs++;
-    return 0;
+    struct k3_options o = options_at(l, bytes, &l->column[0]);
+    return token_cost(&l->rung[l->rungs++].cost, &l->c, &o, why);
 }
 
 /* The floor, the sizes of machines above it, and the budget in its place; up
@@ -171,25 +161,45 @@ static int fill_ladder(struct outlook *l, uint64_t budget, struct why *why)
     return err;
 }
 
-static int find_best_buy(struct outlook *l, struct why *why)
+/* Cells of the ladder, on as many threads as there are. With the trunk
+ * resident and no hits, more memory changes nothing. */
+static int time_ladder(struct outlook *l)
 {
-    struct token_cost t;
+    int failed = 0;
+    uint32_t rungs = 0;
+    while (rungs < l->rungs &&
+           (!rungs || l->rung[rungs - 1].cost.plan.streamed_tiles))
+        rungs++;
+#pragma omp parallel for schedule(dynamic, 1) collapse(2)
+    for (uint32_t i = 0; i < rungs; i++)
+        for (uint32_t k = 0; k < l->columns; k++) {
+            const struct rung *r = &l->rung[i];
+            int err = seconds_at(l, r->cost.plan.budget_bytes, &l->column[k],
+                                 &l->rung[i].seconds[k]);
+            if (err)
+#pragma omp atomic write
+                failed = err;
+        }
+    for (uint32_t i = rungs; i < l->rungs; i++)
+        memcpy(l->rung[i].seconds, l->rung[rungs - 1].seconds,
+               sizeof l->rung[i].seconds);
+    return failed;
+}
+
+static int find_best_buy(struct outlook *l)
+{
+    double s;
     uint64_t budget = l->now.plan.budget_bytes;
     l->more_bytes = (uint64_t)MORE_GIB << 30;
-    int err = cost_at(l, budget + l->more_bytes, &l->here, &t, why);
-    if (err)
+    int err = seconds_at(l, budget + l->more_bytes, &l->here, &s);
+    l->more_s = l->now_s - s;
+    if (err || l->here.drives == SESSION_DRIVES_MAX)
         return err;
-    l->more_s = l->now_s - longer(l, t.io_s);
-    if (l->here.drives == SESSION_DRIVES_MAX)
-        return 0;
     struct column more = one_more(&l->here);
-    err = cost_at(l, budget, &more, &t, NULL);
-    if (err == -ENOBUFS) { /* a ring for it does not fit: nothing saved */
-        l->drive_floor_bytes = t.plan.floor_bytes;
-        return 0;
-    }
-    l->drive_s = l->now_s - longer(l, t.io_s);
-    return err ? why_set(why, err, "no memory for a forecast") : 0;
+    err = seconds_at(l, budget, &more, &s);
+    l->drive_fits = !err && s >= 0;
+    l->drive_s = l->drive_fits ? l->now_s - s : 0;
+    return err;
 }
 
 static void note(struct outlook *l, const char *format, ...)
@@ -204,8 +214,10 @@ static void note(struct outlook *l, const char *format, ...)
 
 static void note_all(struct outlook *l, const struct plan_args *a)
 {
-    note(l, "reads and compute overlap; all drives work at once");
-    note(l, "no expert hits: sluice replay tells what expert frames save");
+    note(l, "one token after the other, on a simulated clock; experts chosen "
+            "at random");
+    note(l, "no expert hits and no guesses: sluice replay tells what frames "
+            "save");
     if (a->compute_s > 0)
         note(l, "compute takes %.3g s a token, as --compute says",
              a->compute_s);
@@ -239,15 +251,21 @@ static int look(struct outlook *l, const char *model,
         l->compute_s =
             (double)token_weight_bytes(&l->c) / (MEMORY_GBPS * 1e9);
     set_columns(l, &a->s);
-    err = cost_at(l, a->s.memory, &l->here, &l->now, why);
+    struct k3_options o = options_at(l, a->s.memory, &l->here);
+    err = token_cost(&l->now, &l->c, &o, why);
+    if (!err)
+        err = token_clock_open(&l->clock, &l->c, l->compute_s, why);
+    if (!err)
+        err = fill_ladder(l, a->s.memory, why);
     if (err)
         return err;
-    l->now_s = longer(l, l->now.io_s);
-    err = fill_ladder(l, a->s.memory, why);
+    err = seconds_at(l, l->now.plan.budget_bytes, &l->here, &l->now_s);
     if (!err)
-        err = find_best_buy(l, why);
+        err = time_ladder(l);
+    if (!err)
+        err = find_best_buy(l);
     note_all(l, a);
-    return err;
+    return err ? why_set(why, err, "no memory for a forecast") : 0;
 }
 
 /* ---- for people ---- */
@@ -331,15 +349,14 @@ static void print_advice(const struct outlook *l)
         printf("  %.0f GiB more memory saves %.3g s a token, %.3g s a GiB\n",
                gib, l->more_s, l->more_s / gib);
     double gbps = (double)l->here.drive[l->here.drives - 1].bytes_per_s / 1e9;
-    if (l->drive_floor_bytes)
-        printf("  another drive needs a ring of its own: a floor of %.3f "
-               "GiB\n", (double)l->drive_floor_bytes / GIB);
+    if (!l->drive_fits)
+        puts("  another drive needs a ring of its own, and memory for it");
     else
         printf("  another drive of %.3g GB/s saves %.3g s a token\n", gbps,
                l->drive_s);
-    if (l->now_s <= l->compute_s)
-        puts("  compute is the longer side: neither helps, faster memory and "
-             "more cores do");
+    if (l->now.io_s < l->compute_s)
+        puts("  compute is the longer side: faster memory and more cores "
+             "help");
     puts("\nassumes:");
     for (uint32_t i = 0; i < l->notes; i++)
         printf("  %s\n", l->note[i]);
@@ -466,6 +483,7 @@ int cmd_plan(int argc, char **argv)
         print_ladder(l, a.s.memory != 0);
         print_advice(l);
     }
+    token_clock_close(l->clock);
     config_free(&l->c);
     free(l);
     return err ? session_failed(&why) : 0;

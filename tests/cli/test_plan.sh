@@ -85,9 +85,6 @@ if [ -r $K3/config.json ]; then
     "$S" plan $K3 --json > "$D/k3.json"
     [ "$(field "$D/k3.json" read_bytes_per_token)" = 136990274560 ]
     verdict $? "K3 at the floor reads 136,990,274,560 bytes a token"
-    "$S" plan $K3 -m 150G --json > "$D/k3.json"
-    [ "$(field "$D/k3.json" read_bytes_per_token)" = 25829586944 ]
-    verdict $? "K3 with the trunk resident reads its experts"
 else
     skip "the bytes of K3" "no $K3"
 fi

@@ -16,6 +16,7 @@
 
 #include "model/k3_shape.h"
 #include "model/layout.h"
+#include "model/token_clock.h"
 #include "model/token_cost.h"
 
 #define DATA "../shared/data/"
@@ -256,6 +257,42 @@ static void times_and_drives(void **state)
     config_free(&c);
 }
 
+/* A drive that is the longer side by far is the time; with the trunk resident
+ * reads wait for the router, so that it is more than the longer side and less
+ * than the sum; two drives with room to read ahead are near twice one. */
+static void simulated_seconds(void **state)
+{
+    (void)state;
+    need(K3);
+    const double compute = 2;
+    struct why why = { 0 };
+    struct config c;
+    struct token_cost t;
+    struct token_clock *clock;
+    struct paced_drive pace[2] = { { 7000000000, 0 }, { 7000000000, 0 } };
+    struct k3_options o = { .paced = pace, .paced_count = 1 };
+    double s;
+    load(&c, K3);
+    assert_int_equal(token_clock_open(&clock, &c, compute, &why), 0);
+    assert_int_equal(token_cost(&t, &c, &o, &why), 0);
+    o.memory_bytes = t.plan.floor_bytes;
+    assert_int_equal(token_clock_seconds(&s, clock, &o, &why), 0);
+    assert_true(s > t.io_s && s < 1.02 * t.io_s);
+    o.memory_bytes = 200ull << 30;
+    assert_int_equal(token_cost(&t, &c, &o, &why), 0);
+    assert_int_equal(token_clock_seconds(&s, clock, &o, &why), 0);
+    assert_true(t.io_s > compute && s > t.io_s && s < t.io_s + compute);
+    o.paced_count = 2;
+    o.memory_bytes = 64ull << 30;
+    assert_int_equal(token_cost(&t, &c, &o, &why), 0);
+    assert_int_equal(token_clock_seconds(&s, clock, &o, &why), 0);
+    assert_true(s > t.io_s && s < 1.3 * t.io_s);
+    o.memory_bytes = 1 << 20;
+    assert_int_equal(token_clock_seconds(&s, clock, &o, &why), -ENOBUFS);
+    token_clock_close(clock);
+    config_free(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +302,7 @@ int main(void)
         cmocka_unit_test(ladder_of_k3),
         cmocka_unit_test(memory_saves_reading),
         cmocka_unit_test(times_and_drives),
+        cmocka_unit_test(simulated_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
