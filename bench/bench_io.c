@@ -7,8 +7,9 @@
  * a round, since the speed of a shared machine moves between them. A round
  * whose two bare legs differ by more than 15 % is thrown away and repeated.
  *
- * CPU is user and system time of this process. On a virtual machine the file is
- * in the host's cache, so GB/s says nothing about a drive.
+ * All arms run on one thread, with the priority that the reader gave it. CPU is
+ * user and system time of this process. On a virtual machine the file is in the
+ * host's cache, so GB/s says nothing about a drive.
  */
 #include <errno.h>
 #include <fcntl.h>
