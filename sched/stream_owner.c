@@ -439,6 +439,7 @@ void *stream_owner_main(void *arg)
             struct segment none = { .file = UINT32_MAX };
             fail(s, &none, n);
             stream_signal(s);
+            reader_drain(s->o.reader); /* the frames may go after this */
             return NULL;
         }
         bool news = false;
