@@ -13,8 +13,8 @@ struct why {
 };
 
 /* Write the sentence and return `error`, so that it can be returned in turn.
- * The first sentence set stays: it is nearest to the cause. `why` may be
- * NULL. */
+ * The first sentence set stays: it is nearest to the cause. Control characters
+ * in it become '?', what does not fit is cut off. `why` may be NULL. */
 int why_set(struct why *why, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
