@@ -8,6 +8,7 @@ cmd_fn cmd_run;
 cmd_fn cmd_tokenize;
 cmd_fn cmd_synth;
 cmd_fn cmd_replay;
+cmd_fn cmd_profile;
 cmd_fn cmd_plan;
 cmd_fn cmd_doctor;
 cmd_fn cmd_verify;

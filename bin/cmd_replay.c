@@ -8,6 +8,7 @@
 
 #include "bin/cmd.h"
 #include "bin/opt.h"
+#include "bin/replay_page.h"
 #include "bin/replay_timed.h"
 #include "model/replay.h"
 #include "sched/cache.h"
@@ -373,6 +374,8 @@ int cmd_replay(int argc, char **argv)
           "use what is whole of a truncated trace", NULL },
         { "json", 0, OPT_FLAG, &o.json, NULL, "print JSON", NULL },
         { "csv", 0, OPT_FLAG, &o.csv, NULL, "print CSV", NULL },
+        { "html", 0, OPT_TEXT, &timed.html, "FILE",
+          "write a page with curves, too", NULL },
         TIMED_OPTIONS(&timed),
     };
     static const struct opt_command command = {
@@ -409,6 +412,9 @@ int cmd_replay(int argc, char **argv)
         done++;
     if (!status)
         status = print_all(&o, (char **)paths, replays, count);
+    if (!status && timed.html)
+        status = replay_page_counts(timed.html, paths, replays,
+                                    (uint32_t)count);
     for (int t = 0; t < done; t++)
         replay_free(replays[t]);
     return status;

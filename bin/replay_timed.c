@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bin/replay_page.h"
 #include "model/simulate.h"
 #include "sched/trace.h"
 
@@ -354,6 +355,61 @@ static void print_table(const struct scene *s, const struct line *line,
         print_line(&line[i]);
 }
 
+/* The metrics of one line, as replay_page draws them. */
+static struct replay_point point_of(const struct line *l, bool by_memory)
+{
+    struct figures f;
+    const struct fetch_counts *e = &l->x.experts;
+    judged(l, &f);
+    return (struct replay_point){
+        .policy = l->x.policy, .prefetch = l->x.prefetch,
+        .x = by_memory ? (double)l->memory / 0x1p30
+                       : (double)l->x.plan.expert_frames,
+        .metric = { f.seconds / f.tokens, f.bytes / f.tokens / 1e9,
+                    100 * share((double)e->hits, (double)e->requests),
+                    100 * share(f.wait_trunk, f.seconds),
+                    100 * share(f.wait_expert, f.seconds),
+                    100 * f.idle_share } };
+}
+
+static int draw(const struct timed_args *a, const struct line *line,
+                uint32_t n, bool by_memory)
+{
+    static const struct replay_metric metrics[] = {
+        { "Time", "s a token" }, { "Bytes read", "GB a token" },
+        { "Hits", "% of expert requests" },
+        { "Waiting for the trunk", "% of the time" },
+        { "Waiting for experts", "% of the time" },
+        { "Drives idle", "% of the time" },
+    };
+    struct replay_curves *c = calloc(n + 1, sizeof *c);
+    struct replay_point *point = calloc(n + 1, sizeof *point);
+    uint32_t traces = 0;
+    char about[160];
+    double rate = 0;
+    for (uint32_t d = 0; d < a->s.drives; d++)
+        rate += (double)a->s.drive[d].bytes_per_s / 1e9;
+    snprintf(about, sizeof about, "Simulated on a virtual clock: %u drive%s "
+             "with %.4g GB/s, compute %s", a->s.drives,
+             a->s.drives > 1 ? "s" : "", rate,
+             a->compute ? a->compute : "free");
+    for (uint32_t i = 0; c && point && i < n; i++) {
+        if (!i || strcmp(line[i].path, line[i - 1].path))
+            c[traces++] = (struct replay_curves){
+                .trace = line[i].path, .point = point + i,
+                .x_unit = by_memory ? "GiB of memory" : "experts that fit",
+                .about = "New tokens, or all if the trace has none." };
+        c[traces - 1].points++;
+        point[i] = point_of(&line[i], by_memory);
+    }
+    int status = c && point
+                     ? replay_page(a->html, about, c, traces, metrics, 6)
+                     : 1;
+    free(c);
+    free(point);
+    return status;
+}
+
 static int failed(const struct why *why)
 {
     fprintf(stderr, "sluice: %s\n", why->text);
@@ -381,8 +437,10 @@ int replay_timed(const struct timed_args *a, const struct replay_options *r,
         close_scene(&s);
     }
     int status = err ? failed(&why) : 0;
+    if (!err && a->html)
+        status = draw(a, line, n, !r->frame_counts);
     if (!err && a->json)
-        status = print_json(line, n);
+        status |= print_json(line, n);
     else if (!err && a->csv)
         print_csv(line, n);
     free(line);

@@ -15,7 +15,7 @@ struct timed_args {
     struct session_args s; /* of which the drives and threads */
     uint64_t    memory[TIMED_MEMORIES_MOST];
     uint32_t    memories;
-    const char *compute, *model;
+    const char *compute, *model, *html;
     bool        json, csv;
 };
 

@@ -11,6 +11,7 @@ static const struct cmd commands[] = {
     { "verify", cmd_verify, "read everything, check everything" },
     { "tokenize", cmd_tokenize, "text to token ids and back" },
     { "synth", cmd_synth, "write a random checkpoint in the official layout" },
+    { "profile", cmd_profile, "draw where a token's time went" },
     { "replay", cmd_replay, "compare cache and prefetch policies on a trace" },
     { NULL, NULL, NULL },
 };

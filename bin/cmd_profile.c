@@ -1,0 +1,147 @@
+/* cmd_profile.c - sluice profile: a run, or the files of one, as a page. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bin/cmd.h"
+#include "bin/opt.h"
+#include "bin/profile_page.h"
+
+static const char *const default_out = "profile.html";
+
+struct profile_args {
+    const char *report, *timeline, *out;
+};
+
+/* Take `--name VALUE`, `--name=VALUE` or `-o VALUE` out of the words. */
+static const char *take(int *argc, char **argv, const char *name)
+{
+    size_t n = strlen(name);
+    const char *value = NULL;
+    for (int i = 1; i < *argc && strcmp(argv[i], "--");) {
+        bool joined = !strncmp(argv[i], name, n) && argv[i][n] == '=';
+        bool alone = !strcmp(argv[i], name) && i + 1 < *argc;
+        if (!joined && !alone) {
+            i++;
+            continue;
+        }
+        value = joined ? argv[i] + n + 1 : argv[i + 1];
+        int gone = joined ? 1 : 2;
+        memmove(&argv[i], &argv[i + gone],
+                (size_t)(*argc - i - gone + 1) * sizeof *argv);
+        *argc -= gone;
+    }
+    return value;
+}
+
+static int failed(const struct why *why)
+{
+    fprintf(stderr, "sluice: %s\n", why->text);
+    return 1;
+}
+
+static int render(const struct profile_args *a, const char *about)
+{
+    struct why why = { 0 };
+    struct times *t = NULL;
+    json_error_t where;
+    FILE *f = NULL;
+    json_t *report = json_load_file(a->report, 0, &where);
+    int err = 0;
+    if (!report)
+        err = why_set(&why, -EBADMSG, "%s: not a report: %s", a->report,
+                      where.text);
+    if (!err && a->timeline)
+        err = times_open(&t, a->timeline, &why);
+    if (!err && !(f = fopen(a->out, "we")))
+        err = why_set(&why, -errno, "%s: %s", a->out, strerror(errno));
+    if (!err)
+        err = profile_page(f, about, report, t, &why);
+    bool bad = f && ferror(f);
+    if (f && (fclose(f) || bad) && !err)
+        err = why_set(&why, -EIO, "%s: the page could not be written", a->out);
+    if (err && f)
+        unlink(a->out);
+    times_close(t);
+    json_decref(report);
+    if (err)
+        return failed(&why);
+    fprintf(stderr, "the profile is in %s\n", a->out);
+    return 0;
+}
+
+/* Run with the two files in a folder of their own, unless they were asked for
+ * by name; draw them; remove the folder. */
+static int run_and_render(struct profile_args *a, int argc, char **argv)
+{
+    char folder[] = "/tmp/sluice-profile-XXXXXX";
+    char report[64], timeline[64];
+    char **words = calloc((size_t)argc + 5, sizeof *words);
+    const char *about = "sluice run";
+    bool own = !a->report || !a->timeline;
+    int status = 1;
+    if (!words || (own && !mkdtemp(folder))) {
+        fprintf(stderr, "sluice: %s: %s\n", folder, strerror(errno));
+        free(words);
+        return 1;
+    }
+    snprintf(report, sizeof report, "%s/report", folder);
+    snprintf(timeline, sizeof timeline, "%s/timeline", folder);
+    a->report = a->report ? a->report : report;
+    a->timeline = a->timeline ? a->timeline : timeline;
+    memcpy(words, argv, (size_t)argc * sizeof *words);
+    words[argc] = (char *)"--report";
+    words[argc + 1] = (char *)a->report;
+    words[argc + 2] = (char *)"--timeline";
+    words[argc + 3] = (char *)a->timeline;
+    for (int i = 1; i < argc; i++)
+        if (argv[i][0] != '-') {
+            about = argv[i];
+            break;
+        }
+    status = cmd_run(argc + 4, words);
+    if (!status)
+        status = render(a, about);
+    if (own) {
+        unlink(report);
+        unlink(timeline);
+        rmdir(folder);
+    }
+    free(words);
+    return status;
+}
+
+static int help(FILE *to)
+{
+    fputs("usage: sluice profile MODEL [-o FILE] [options of sluice run]\n"
+          "       sluice profile --report FILE [--timeline FILE] [-o FILE]\n"
+          "Draw where a token's time went: run and draw, or draw the files "
+          "that a run has\nwritten. The page is complete in itself; "
+          "profile.html unless -o says otherwise.\n\n"
+          "      --report FILE            of the run, to read or to keep\n"
+          "      --timeline FILE          the same\n"
+          "  -o, --output FILE            the page\n\n"
+          "sluice run --help shows the options of a run.\n", to);
+    return to == stderr ? 2 : 0;
+}
+
+int cmd_profile(int argc, char **argv)
+{
+    struct profile_args a = { .out = default_out };
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return help(stdout);
+    a.report = take(&argc, argv, "--report");
+    a.timeline = take(&argc, argv, "--timeline");
+    const char *out = take(&argc, argv, "--output");
+    const char *letter = take(&argc, argv, "-o");
+    a.out = letter ? letter : out ? out : a.out;
+    if (argc > 1)
+        return run_and_render(&a, argc, argv);
+    if (!a.report) {
+        fputs("sluice: profile needs a model, or a --report\n", stderr);
+        return help(stderr);
+    }
+    return render(&a, a.report);
+}
