@@ -129,6 +129,8 @@ static void put_message(struct render *r, const struct chat_message *m,
     if (assistant)
         put_open(r, "response");
     put_bytes(r, m->content, m->content ? m->content_bytes : 0);
+    for (size_t i = 0; i < m->parts; i++)
+        put_bytes(r, m->part[i].text, m->part[i].bytes);
     if (assistant)
         put_close(r, "response");
     put_close(r, "message");

@@ -23,12 +23,19 @@
 #include "model/tok.h"
 #include "model/why.h"
 
+struct chat_part {
+    const char *text;
+    size_t      bytes;
+};
+
 /* The texts belong to the caller; they need not be UTF-8. */
 struct chat_message {
     const char *role;            /* "system", "user" or "assistant" */
     const char *name;            /* attribute, or NULL */
     const char *content;         /* NULL is empty */
     size_t      content_bytes;
+    const struct chat_part *part; /* what follows it, each a segment */
+    size_t      parts;
     const char *reasoning;       /* an assistant's thoughts; NULL is empty, */
     size_t      reasoning_bytes; /* left out when thinking is off */
 };
