@@ -3,6 +3,7 @@
 # make check      everything from a fresh clone to the tests passing
 # make deps       install what is missing (Debian and Fedora)
 # make asan tsan  the tests under sanitizers, in a build folder of their own
+# make check-long 200 kills and 10,000 lines of batch, which takes minutes
 # make bench-NAME one bench; its table goes to stdout, build/bench/NAME.json
 CC     ?= cc
 ifeq ($(origin CC),default)
@@ -36,11 +37,11 @@ Q := @
 say = @echo '  $(1)	$@'
 endif
 
-.PHONY: all tests check check-built demo deps asan tsan layers clean install help FORCE $(BENCHES:%=bench-%)
+.PHONY: all tests check check-long check-built demo deps asan tsan layers clean install help FORCE $(BENCHES:%=bench-%)
 all: $(BUILD)/sluice
 
 help:
-	@sed -n 's/^# //p' Makefile | head -6
+	@sed -n 's/^# //p' Makefile | head -7
 
 # Objects built with other flags are stale: remember the flags, compare, redo.
 FLAGS := $(CC) $(CFLAGS) $(WARN) $(FIXED)
@@ -80,6 +81,8 @@ check: deps
 	@$(MAKE) --no-print-directory check-built
 check-built: layers tests
 	@BUILD=$(BUILD) sh tests/run.sh
+check-long: $(BUILD)/sluice
+	@BUILD=$(BUILD) KILLS=200 LINES=10000 LIMIT=3600 sh tests/run.sh batch_kill batch_scale
 asan:
 	@$(MAKE) --no-print-directory check-built BUILD=$(BUILD)/asan \
 	  CFLAGS='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'

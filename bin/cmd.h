@@ -5,6 +5,7 @@
 
 typedef int cmd_fn(int argc, char **argv);
 cmd_fn cmd_run;
+cmd_fn cmd_batch;
 cmd_fn cmd_tokenize;
 cmd_fn cmd_synth;
 cmd_fn cmd_replay;

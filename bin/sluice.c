@@ -6,6 +6,7 @@
 
 static const struct cmd commands[] = {
     { "run", cmd_run, "generate from one prompt" },
+    { "batch", cmd_batch, "generate for many requests, crash-safe" },
     { "plan", cmd_plan, "what a memory budget makes of a model" },
     { "doctor", cmd_doctor, "can this machine run it, and what to type next" },
     { "verify", cmd_verify, "read everything, check everything" },

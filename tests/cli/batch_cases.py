@@ -1,0 +1,290 @@
+"""The cases of test_batch.sh: python3 batch_cases.py SLUICE FOLDER."""
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+SLUICE, FOLDER = sys.argv[1:]
+MODEL = FOLDER + "/model"
+IN, OUT = FOLDER + "/in.jsonl", FOLDER + "/out.jsonl"
+count = 0
+
+
+def check(good, name):
+    global count
+    count += 1
+    print(("ok" if good else "not ok"), count, "-", name, flush=True)
+
+
+def run_alone(*words):
+    p = subprocess.run([SLUICE, "run", MODEL, "-t", "1", *words],
+                       capture_output=True, check=True)
+    return p.stdout
+
+
+def batch(lines, *words, source=IN, to=OUT, stdin=None):
+    if lines is not None:
+        with open(IN, "w") as f:
+            for line in lines:
+                f.write((line if isinstance(line, str)
+                         else json.dumps(line)) + "\n")
+    return subprocess.run([SLUICE, "batch", MODEL, "-i", source, "-o", to,
+                           "-t", "1", "-m", "64M", *words],
+                          capture_output=True, input=stdin)
+
+
+def answers(path=OUT):
+    with open(path) as f:
+        return [json.loads(line) for line in f]
+
+
+def by_id(path=OUT):
+    found = {}
+    for a in answers(path):
+        assert a["custom_id"] not in found, a
+        found[a["custom_id"]] = a
+    return found
+
+
+def fresh():
+    for path in (OUT, OUT + ".held"):
+        if os.path.exists(path):
+            os.remove(path)
+
+
+def choice(answer):
+    return answer["response"]["body"]["choices"][0]
+
+
+def case_forms():
+    fresh()
+    text = "Hello, Welt"
+    lines = [
+        {"custom_id": "ids", "method": "POST", "url": "/v1/completions",
+         "body": {"model": "Kimi-K3", "prompt": [1, 2, 3], "max_tokens": 9,
+                  "return_token_ids": True}},
+        {"custom_id": "text", "method": "POST", "url": "/v1/completions",
+         "body": {"prompt": text, "max_tokens": 6, "return_token_ids": True}},
+        {"id": "short", "prompt": text, "max_tokens": 6},
+        {"id": 4, "prompt": [1, 2, 3], "max_tokens": 12, "temperature": 0.9,
+         "top_p": 0.9, "seed": 17, "return_token_ids": True, "n": 1,
+         "stream": False, "logprobs": None},
+        {"custom_id": "chat", "method": "POST", "url": "/v1/chat/completions",
+         "body": {"messages": [{"role": "system", "content": "Be."},
+                               {"role": "user", "content":
+                                [{"type": "text", "text": "Hi"}]},
+                               {"role": "assistant", "content": "Ho"},
+                               {"role": "user", "content": "Hm"}],
+                  "max_completion_tokens": 3, "return_token_ids": True}},
+        {"id": "default", "prompt": [5], "return_token_ids": True},
+    ]
+    p = batch(lines, "-n", "5", "--report", FOLDER + "/report")
+    check(p.returncode == 0, "all forms: exit 0")
+    a = by_id()
+    check(len(a) == len(lines), "an answer each")
+
+    def ids(*words):
+        out = run_alone("--ids", "1,2,3", *words)
+        return [int(i) for i in out.split(b",")]
+    check(choice(a["ids"])["token_ids"] == ids("-n", "9"),
+          "ids are those of run")
+    check(choice(a[4])["token_ids"] ==
+          ids("-n", "12", "--temperature", "0.9", "--top-p", "0.9", "--seed",
+              "17"), "sampled ids are those of run")
+    alone = run_alone("-p", text, "-n", "6")[:-1]
+    alone = alone.decode(errors="replace")
+    check(choice(a["text"])["text"] == alone == choice(a["short"])["text"],
+          "text is that of run")
+    usage = a["ids"]["response"]["body"]["usage"]
+    check(usage == {"prompt_tokens": 3, "completion_tokens": 9,
+                    "total_tokens": 12}, "usage")
+    check(choice(a["ids"])["finish_reason"] == "length", "finish_reason")
+    chat = choice(a["chat"])
+    check(chat["message"]["role"] == "assistant" and
+          isinstance(chat["message"]["content"], str) and
+          len(chat["token_ids"]) == 3, "a chat answers with a message")
+    check(len(choice(a["default"])["token_ids"]) == 5, "-n is the default")
+    with open(FOLDER + "/report") as f:
+        r = json.load(f)
+    check(r["batch"]["answered"] == 6 and
+          r["batch"]["tokens"] == 9 + 6 + 6 + 12 + 3 + 5 and
+          r["batch"]["forecast"]["tokens_per_s"] > 0 and
+          r["peak_rss_bytes"] <= r["plan"]["budget_bytes"],
+          "the report is about the whole job")
+
+
+def case_stop():
+    fresh()
+    whole = [int(i) for i in run_alone("--ids", "9,8", "-n", "12").split(b",")]
+    text = subprocess.run([SLUICE, "tokenize", MODEL, "--decode", "--lines"],
+                          input=",".join(map(str, whole)).encode() + b"\n",
+                          capture_output=True, check=True).stdout
+    text = json.loads(text)
+    at = next(i for i in range(3, len(text)) if text[i] != "\ufffd" and
+              text.index(text[i]) == i)
+    batch([{"id": "stop", "prompt": [9, 8], "max_tokens": 12,
+            "stop": ["never this", text[at]], "return_token_ids": True}])
+    c = choice(answers()[0])
+    check(c["text"] == text[:at] and c["finish_reason"] == "stop" and
+          c["token_ids"] == whole[:len(c["token_ids"])] and
+          len(c["token_ids"]) < 12, "a stop string cuts the text")
+
+
+def case_bad():
+    fresh()
+    long = {"id": "long", "prompt": [1] * 5000}
+    bad = {
+        "model": {"id": "model", "prompt": "x", "model": "gpt-9"},
+        "field": {"id": "field", "prompt": "x", "bogus": 1},
+        "unserved": {"id": "unserved", "prompt": "x", "n": 2},
+        "tools": {"id": "tools", "messages": [{"role": "user", "content": ""}],
+                  "tools": [{"type": "function"}]},
+        "image": {"id": "image", "messages": [
+            {"role": "user", "content": [{"type": "image_url"}]}]},
+        "role": {"id": "role", "messages": [{"role": "who", "content": ""}]},
+        "ids": {"id": "ids", "prompt": [1, 10 ** 6]},
+        "empty": {"id": "empty", "prompt": ""},
+        "most": {"id": "most", "prompt": "x", "max_tokens": 0},
+        "room": {"id": "room", "prompt": "x", "max_tokens": 5000},
+        "url": {"custom_id": "url", "url": "/v1/embeddings",
+                "body": {"prompt": "x"}},
+        "top": {"id": "top", "prompt": "x", "top_p": 2},
+        "long": long,
+    }
+    lines = [{"id": "first", "prompt": [1], "max_tokens": 2}, "{\"id\": 3",
+             "[]", "", "\x01", {"prompt": "no id"}, *bad.values(),
+             {"id": "first", "prompt": [2], "max_tokens": 2},
+             {"id": "last", "prompt": [1], "max_tokens": 2}]
+    p = batch(lines)
+    check(p.returncode == 0, "bad lines: exit 0 if the rest succeeded")
+    check(b"2 answered, 18 errors (1 with the custom_id" in p.stderr,
+          "and a summary")
+    found = answers()
+    errors = [a for a in found if a["error"]]
+    check(len(found) == 20 and len(errors) == 18 and
+          all(a["response"] is None and a["error"]["message"]
+              for a in errors), "an error each")
+    codes = {a["custom_id"]: a["error"]["code"] for a in errors
+             if a["custom_id"] is not None}
+    check(all(name in codes for name in bad) and
+          codes["first"] == "duplicate_custom_id" and
+          codes["long"] == codes["room"] == "context_length_exceeded" and
+          codes["field"] == "unknown_field" and
+          codes["model"] == "model_not_found", "with a code")
+    with open(OUT, "rb") as f:
+        before = f.read()
+    p = batch(lines)
+    with open(OUT, "rb") as f:
+        check(p.returncode == 0 and f.read() == before,
+              "nothing is answered twice")
+
+
+def job(n, seed):
+    r = random.Random(seed)
+    return [{"id": "r%d" % i, "seed": i, "temperature": i % 2,
+             "prompt": [r.randrange(500) for _ in range(r.randrange(1, 30))],
+             "max_tokens": r.randrange(1, 12), "return_token_ids": True}
+            for i in range(n)]
+
+
+def case_order_and_resume():
+    lines = job(24, 1)
+    fresh()
+    batch(lines, "--sequences", "5")
+    whole = by_id()
+    check(len(whole) == 24, "mixed lengths: an answer each")
+    fresh()
+    p = batch(lines, "--sequences", "9", "--keep-order", "--draft", "2")
+    names = [a["custom_id"] for a in answers()]
+    check(p.returncode == 0 and names == [x["id"] for x in lines],
+          "--keep-order keeps it")
+    check(by_id() == whole, "the same answers in other company")
+    with open(OUT) as f:
+        text = f.readlines()
+    random.Random(2).shuffle(text)
+    with open(OUT, "w") as f:
+        f.writelines(text[:9])
+        f.write(text[9][:33])
+    batch(lines)
+    with open(OUT) as f:
+        again = f.readlines()
+    check(again[:9] == text[:9] and by_id() == whole,
+          "goes on where a crash cut the output")
+    p = batch(None, "--keep-order", source="-", to="-",
+              stdin="".join(json.dumps(x) + "\n" for x in lines).encode())
+    got = [json.loads(x) for x in p.stdout.splitlines()]
+    check(p.returncode == 0 and
+          [a["custom_id"] for a in got] == [x["id"] for x in lines] and
+          {a["custom_id"]: a for a in got} == whole, "from stdin to stdout")
+
+
+def case_logits():
+    fresh()
+    batch([{"id": "a", "prompt": [1, 2, 3], "max_tokens": 4},
+           {"id": "b", "prompt": [3, 4], "max_tokens": 3}],
+          "--logits", FOLDER + "/logits")
+    good = True
+    for n, ids, most in ((1, "1,2,3", "4"), (2, "3,4", "3")):
+        run_alone("--ids", ids, "-n", most, "--logits", FOLDER + "/alone")
+        with open(FOLDER + "/alone", "rb") as a, \
+                open(FOLDER + "/logits.%d" % n, "rb") as b:
+            good = good and a.read() == b.read()
+    check(good, "--logits are those of run")
+
+
+def case_signals():
+    """Two requests that end and one that does not; then the signal."""
+    for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        p = subprocess.Popen([SLUICE, "batch", MODEL, "-i", "-", "-o", "-",
+                              "-t", "1", "-m", "64M", "--sequences", "2"],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE)
+        for i, most in enumerate((2, 4000, 2)):
+            p.stdin.write(json.dumps({"id": i, "prompt": [1],
+                                      "ignore_eos": True,
+                                      "max_tokens": most}).encode() + b"\n")
+        p.stdin.flush()
+        first = [json.loads(p.stdout.readline())["custom_id"]
+                 for _ in range(2)]
+        p.send_signal(number)
+        rest, said = p.communicate()
+        check(p.returncode == status and sorted(first) == [0, 2] and
+              rest == b"" and b"the same command goes on" in said and
+              b"sluice batch " in said,
+              "%s ends it between two passes" % number.name)
+
+
+def case_exits():
+    fresh()
+
+    def status(words, want, say):
+        p = subprocess.run([SLUICE, "batch", *words], capture_output=True)
+        check(p.returncode == want and say in p.stderr.splitlines()[0],
+              "exit %d: %s" % (want, say.decode()))
+    status([MODEL, "-i", IN], 2, b"needs -i and -o")
+    status([MODEL, "-i", FOLDER + "/none", "-o", OUT], 1, b"none")
+    status([FOLDER, "-i", IN, "-o", OUT], 1, b"config.json")
+    batch([{"id": "a", "prompt": [1]}])
+    status([MODEL, "-i", IN, "-o", IN], 1, b"not an answer")
+    fresh()
+    status([MODEL, "-i", IN, "-o", OUT, "-m", "1M"], 1, b"the floor")
+    status([MODEL, "-i", IN, "-o", OUT, "-m", "40M", "--sequences", "4000"], 1,
+           b"no room for 4000 sequences")
+    open(IN, "w").close()
+    p = subprocess.run([SLUICE, "batch", MODEL, "-i", IN, "-o", OUT],
+                       capture_output=True)
+    check(p.returncode == 0 and os.path.getsize(OUT) == 0,
+          "an empty input is a job that is done")
+
+
+case_forms()
+case_stop()
+case_bad()
+case_order_and_resume()
+case_logits()
+case_signals()
+case_exits()
+print("1..%d" % count)
