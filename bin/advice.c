@@ -84,7 +84,7 @@ static const char *size(char out[24], double bytes)
 static void say_memory(const struct advice *a, FILE *f)
 {
     char more[24], all[24];
-    if (!a->all_bytes) {
+    if (a->all_bytes <= 0) {
         fprintf(f, "\nThe whole trunk is resident; more memory would hold more "
                 "experts, of whose requests %.0f %% were hits.",
                 100 * a->hit_share);
