@@ -11,9 +11,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/fault.h"
@@ -229,6 +231,44 @@ static void changed_bytes(void **state)
     config_free(&c);
 }
 
+/* A file whose values lie across the borders of reads: three bytes, then F32
+ * from there on, with a NaN across the first mebibyte and the second. */
+static void values_across_reads(void **state)
+{
+    (void)state;
+    enum { VALUES = 800000, FIRST = 262143, SECOND = 524287 };
+    static const char header[] =
+        "{\"a.w1.weight_packed\":{\"dtype\":\"U8\",\"shape\":[3],"
+        "\"data_offsets\":[0,3]},\"b.weight\":{\"dtype\":\"F32\",\"shape\":"
+        "[800000],\"data_offsets\":[3,3200003]}}";
+    static float value[VALUES];
+    char odd[64], path[96];
+    uint64_t length = sizeof header - 1;
+    struct verify_facts facts;
+    struct told t;
+    for (int i = 0; i < VALUES; i++)
+        value[i] = i == FIRST || i == SECOND ? (float)NAN : 1;
+    snprintf(odd, sizeof odd, "%s/odd", dir);
+    snprintf(path, sizeof path, "%s/model.safetensors", odd);
+    assert_int_equal(mkdir(odd, 0700), 0);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fwrite(&length, 8, 1, f);
+    fwrite(header, 1, length, f);
+    fwrite("abc", 1, 3, f);
+    assert_int_equal(fwrite(value, sizeof *value, VALUES, f), VALUES);
+    assert_int_equal(fclose(f), 0);
+    struct why why = { 0 };
+    struct verify_options o = { .dir = odd, .threads = 2, .problem = remember,
+                                .arg = &t };
+    memset(&t, 0, sizeof t);
+    assert_int_equal(verify_run(&facts, &o, &why), 0);
+    assert_int_equal(facts.bytes, 3200003);
+    assert_true(about(&t, "b.weight", "2 values are not finite, the first at "
+                      "262143") >= 0);
+    assert_int_equal(t.count, 3); /* nor config nor tokenizer */
+}
+
 /* ---- faults ---- */
 
 static void faults_that_recover(void **state)
@@ -269,6 +309,7 @@ int main(void)
         cmocka_unit_test(ranges_against_naive),
         cmocka_unit_test(nothing_wrong),
         cmocka_unit_test(changed_bytes),
+        cmocka_unit_test(values_across_reads),
         cmocka_unit_test(faults_that_recover),
         cmocka_unit_test(a_drive_that_fails),
     };
