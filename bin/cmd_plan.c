@@ -5,13 +5,14 @@
 #include <string.h>
 
 #include "bin/cmd.h"
+#include "bin/plan_batch.h"
 #include "bin/report.h"
 #include "bin/session.h"
 #include "compute/team.h"
 #include "model/token_clock.h"
 #include "model/token_cost.h"
 
-enum { DEFAULT_ROWS = 256, DEFAULT_COLUMNS = 4, MORE_GIB = 16, NOTES = 6 };
+enum { DEFAULT_ROWS = 256, DEFAULT_COLUMNS = 4, MORE_GIB = 16, NOTES = 8 };
 
 #define GIB 0x1p30
 #define DEFAULT_GBPS 7.0     /* of one drive */
@@ -38,7 +39,7 @@ struct rung {
 struct plan_args {
     struct session_args s;
     double compute_s; /* a token; 0: from the weights */
-    bool   json;
+    bool   batch, json;
 };
 
 struct outlook {
@@ -57,6 +58,7 @@ struct outlook {
     uint64_t          more_bytes;
     double            more_s, drive_s;
     bool              drive_fits; /* the ring that it needs */
+    struct plan_batch *batch; /* NULL: not asked for */
     char              note[NOTES][160];
     uint32_t          notes;
 };
@@ -225,12 +227,25 @@ static void note_all(struct outlook *l, const struct plan_args *a)
         note(l, "compute takes %.3g s a token: %.1f GB of weights at %.0f "
                 "GB/s of memory (see --compute)", l->compute_s,
              (double)token_weight_bytes(&l->c) / 1e9, MEMORY_GBPS);
+    if (a->batch)
+        note(l, "batches: the longer of reads and compute; arithmetic of many "
+                "rows at 20 operations for a byte that one row reads");
     if (!a->s.drives)
         note(l, "drives as in the table (see --device); what is said of one "
                 "is said of %.3g GB/s", DEFAULT_GBPS);
     note(l, "%u threads, a context of %u, up to %u rows a pass; the floor "
             "is for one row, lm_head streamed", l->o.threads, l->o.context,
          l->o.rows);
+}
+
+static int look_at_batch(struct outlook *l, struct why *why)
+{
+    l->batch = calloc(1, sizeof *l->batch);
+    if (!l->batch)
+        return -ENOMEM;
+    struct k3_options o = options_at(l, l->now.plan.budget_bytes, &l->here);
+    return plan_batch_fill(l->batch, &l->c, &o, l->compute_s,
+                           l->here.gbps * 1e9, why);
 }
 
 static int look(struct outlook *l, const char *model,
@@ -264,6 +279,8 @@ static int look(struct outlook *l, const char *model,
         err = time_ladder(l);
     if (!err)
         err = find_best_buy(l);
+    if (!err && a->batch)
+        err = look_at_batch(l, why);
     note_all(l, a);
     return err ? why_set(why, err, "no memory for a forecast") : 0;
 }
@@ -357,6 +374,8 @@ static void print_advice(const struct outlook *l)
     if (l->now.io_s < l->compute_s)
         puts("  compute is the longer side: faster memory and more cores "
              "help");
+    if (l->batch)
+        plan_batch_print(l->batch);
     puts("\nassumes:");
     for (uint32_t i = 0; i < l->notes; i++)
         printf("  %s\n", l->note[i]);
@@ -423,6 +442,8 @@ static void print_json(const struct outlook *l)
         json_pack("{s:I, s:f, s:f}", "more_memory_bytes",
                   (json_int_t)l->more_bytes, "more_memory_saves_s", l->more_s,
                   "another_drive_saves_s", l->drive_s));
+    if (l->batch)
+        json_object_set_new(root, "batch", plan_batch_json(l->batch));
     for (uint32_t i = 0; i < l->notes; i++)
         json_array_append_new(assumes, json_string(l->note[i]));
     json_object_set_new(root, "assumes", assumes);
@@ -450,6 +471,8 @@ int cmd_plan(int argc, char **argv)
           "a drive of this rate and latency; repeat for more", session_device },
         { "compute", 0, OPT_REAL, &a.compute_s, "SECONDS",
           "of compute a token; default: weights at 100 GB/s of memory", NULL },
+        { "batch", 0, OPT_FLAG, &a.batch, NULL,
+          "ids a second for 1 to 256 sequences", NULL },
         { "json", 0, OPT_FLAG, &a.json, NULL, "print JSON", NULL },
     };
     const struct opt_command cmd = {
@@ -484,6 +507,7 @@ int cmd_plan(int argc, char **argv)
         print_advice(l);
     }
     token_clock_close(l->clock);
+    free(l->batch);
     config_free(&l->c);
     free(l);
     return err ? session_failed(&why) : 0;

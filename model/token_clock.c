@@ -11,7 +11,7 @@
 #include "model/token_cost.h"
 #include "sched/trace.h"
 
-enum { PASSES = 3 };
+enum { PASSES = 2 };
 
 struct token_clock {
     const struct config  *config;
@@ -37,8 +37,7 @@ static void choose(uint32_t *ids, const struct config *c, uint64_t *state)
     }
 }
 
-/* The first pass fills the ring, the last is there to be read ahead for; only
- * the one between them counts as decode. */
+/* The first pass fills the ring; only the second counts as decode. */
 static int write_trace(const struct token_clock *t)
 {
     const struct config *c = t->config;

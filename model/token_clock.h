@@ -1,17 +1,16 @@
 /* token_clock.h - how long a decode token takes, by simulation.
  *
- * Three passes of one row, with experts chosen at random, run through
- * simulate.h, and the one in the middle is taken: the ring is as full before it
- * as it is after it. No expert is resident and none is guessed. Where a trace
- * cannot hold the model (no experts, or more than 65,536), the longer of reads
- * and compute is taken.
+ * Two passes of one row, with experts chosen at random, run through simulate.h,
+ * and the second is taken: the first leaves the ring as every pass does. No
+ * expert is resident and none is guessed. Where a trace cannot hold the model
+ * (no experts, or more than 65,536), the longer of reads and compute is taken.
  *
  *     token_clock_open -> { token_clock_seconds ... } -> token_clock_close
  *
  * Threads  token_clock_seconds: any number at once.
  * Errors   -ENOBUFS below the floor; -ENOMEM, and errnos of a file in memory
  *          from open.
- * Cost     0.1 s a call where all of K3's trunk streams.
+ * Cost     0.07 s a call where all of K3's trunk streams.
  */
 #ifndef MODEL_TOKEN_CLOCK_H
 #define MODEL_TOKEN_CLOCK_H

@@ -81,6 +81,28 @@ fails "a context of nothing" 2 "context" "$S" plan "$D/config" -c 0
     grep -q "^> 1 " "$D/out" && [ ! -s "$D/err" ]
 verdict $? "a table for people"
 
+# The curve of a batch begins with what one sequence reads, never needs less
+# memory for more sequences, and its best is among those that fit.
+"$S" plan "$D/config" -m $((floor * 2)) -t 2 --rows 1 --device 1 --batch \
+    --json > "$D/plan.json" 2> "$D/err" && python3 - "$D/plan.json" << 'PY'
+import json, sys
+p = json.load(open(sys.argv[1]))
+curve, best = p["batch"]["curve"], p["batch"]["best_sequences"]
+assert [f["sequences"] for f in curve] == list(range(1, 257))
+assert curve[0]["fits"] and best and curve[best - 1]["fits"]
+floors = [f["floor_bytes"] for f in curve]
+assert floors == sorted(floors)
+fits = [f["fits"] for f in curve]
+assert fits == sorted(fits, reverse=True)
+most = max(f["tokens_per_s"] for f in curve if f["fits"])
+assert curve[best - 1]["tokens_per_s"] > 0.95 * most
+for f in curve:
+    if f["fits"]:
+        read = f["read_bytes_per_token"] * f["sequences"]
+        assert abs(read - f["trunk_bytes"] - f["expert_bytes"]) < 0.1 * read
+PY
+verdict $? "the curve of a batch"
+
 if [ -r $K3/config.json ]; then
     "$S" plan $K3 --json > "$D/k3.json"
     [ "$(field "$D/k3.json" read_bytes_per_token)" = 136990274560 ]

@@ -278,7 +278,6 @@ static void simulated_seconds(void **state)
     o.memory_bytes = t.plan.floor_bytes;
     assert_int_equal(token_clock_seconds(&s, clock, &o, &why), 0);
     assert_true(s > t.io_s && s < 1.02 * t.io_s);
-    /* What is read ahead before the pass is read again after it. */
     o.memory_bytes = 64ull << 30;
     assert_int_equal(token_cost(&t, &c, &o, &why), 0);
     assert_int_equal(token_clock_seconds(&s, clock, &o, &why), 0);

@@ -1,0 +1,96 @@
+#include "bin/plan_batch.h"
+
+#include <stdio.h>
+
+#include "model/token_cost.h"
+
+enum {
+    PROMPT_ROWS = 256,  /* as sluice batch plans */
+    SEQUENCE_HEAP = 32, /* the same, a position */
+    OPS_A_BYTE = 20,    /* arithmetic of many rows, to reads of one */
+};
+
+#define GIB 0x1p30
+
+int plan_batch_fill(struct plan_batch *b, const struct config *c,
+                    const struct k3_options *o, double compute_s,
+                    double drive_bytes, struct why *why)
+{
+    struct k3_shape shape;
+    double rate = (double)token_weight_bytes(c) / compute_s;
+    struct forecast_options f = {
+        .o = *o, .prompt_rows = PROMPT_ROWS,
+        .sequence_heap = (uint64_t)SEQUENCE_HEAP * o->context, .hits = false,
+        .machine = { .drive_bytes = drive_bytes, .trunk_bytes = rate,
+                     .trunk_ops = OPS_A_BYTE * rate, .expert_bytes = rate,
+                     .expert_ops = OPS_A_BYTE * rate,
+                     .threads = o->threads },
+    };
+    struct k3_options one = *o;
+    f.o.rows = 0;
+    one.rows = 1;
+    k3_option_defaults(&one);
+    int err = k3_shape_of(&shape, NULL, c, &one, o->threads, why);
+    if (err)
+        return err;
+    err = forecast_curve(b->curve, PLAN_BATCH_MOST, &shape, c, &f);
+    k3_shape_free(&shape);
+    b->best = forecast_best(b->curve, PLAN_BATCH_MOST);
+    return err ? why_set(why, err, "no memory for a forecast") : 0;
+}
+
+static bool is_power(uint32_t n)
+{
+    return !(n & (n - 1));
+}
+
+void plan_batch_print(const struct plan_batch *b)
+{
+    puts("\n"
+         "sequences   rows    trunk      GB read     GB read   s a     ids a\n"
+         "            a pass  resident   a pass      an id     pass    second");
+    for (uint32_t i = 0; i < PLAN_BATCH_MOST; i++) {
+        const struct forecast *f = &b->curve[i];
+        const struct plan *p = &f->plan;
+        if (!is_power(i + 1) && i != b->best)
+            continue;
+        if (!f->fits) {
+            printf("  %-9u needs %.2f GiB\n", i + 1,
+                   (double)p->floor_bytes / GIB);
+            continue;
+        }
+        double trunk = (double)(p->resident_payload_bytes +
+                                p->streamed_payload_bytes);
+        printf("%c %-9u %6u %8.1f %% %11.1f %11.2f %7.3g %9.3g\n",
+               i == b->best ? '>' : ' ', i + 1, p->rows,
+               100 * (double)p->resident_payload_bytes / trunk,
+               (f->trunk_bytes + f->expert_bytes) / 1e9,
+               f->bytes_per_id / 1e9, f->pass_s, f->ids_per_s);
+    }
+}
+
+json_t *plan_batch_json(const struct plan_batch *b)
+{
+    json_t *curve = json_array();
+    for (uint32_t i = 0; i < PLAN_BATCH_MOST; i++) {
+        const struct forecast *f = &b->curve[i];
+        json_t *o = json_pack(
+            "{s:i, s:b, s:I, s:I}", "sequences", (int)i + 1, "fits", f->fits,
+            "floor_bytes", (json_int_t)f->plan.floor_bytes,
+            "resident_bytes", (json_int_t)f->plan.resident_bytes);
+        if (f->fits)
+            json_object_update_new(
+                o, json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f}",
+                             "rows", (int)f->plan.rows, "trunk_bytes",
+                             f->trunk_bytes, "expert_bytes", f->expert_bytes,
+                             "distinct_experts", f->distinct,
+                             "read_bytes_per_token", f->bytes_per_id,
+                             "compute_s", f->compute_s, "seconds_per_pass",
+                             f->pass_s, "tokens_per_s", f->ids_per_s));
+        json_array_append_new(curve, o);
+    }
+    json_t *best = b->best < PLAN_BATCH_MOST
+                       ? json_integer(b->curve[b->best].sequences)
+                       : json_null();
+    return json_pack("{s:o, s:o}", "best_sequences", best, "curve", curve);
+}
