@@ -94,6 +94,7 @@ struct k3_options {
     struct journal *journal;   /* the caller's, or NULL: no timeline */
     uint32_t kernel_repeat;    /* benches: every product so many times */
     uint8_t  look_ahead;       /* benches: enum k3_look_ahead */
+    uint8_t  isa;              /* tests: 1 + the most of enum isa; 0: best */
     uint64_t ring_bytes;       /* benches: at least so much ring */
     uint64_t in_flight_bytes;  /* 0: probe */
     uint64_t heap_bytes;       /* what the caller keeps beside us */

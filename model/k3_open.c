@@ -160,7 +160,7 @@ int k3_open(struct k3 **out, const char *dir, const struct k3_options *o,
     struct k3_shape shape;
     int err = -team_open(&k->team, o->threads);
     err = err ? why_set(why, -err, "the threads could not be started") : 0;
-    k->isa = isa_name(kern_init(ISA_COUNT - 1));
+    k->isa = isa_name(kern_init(o->isa ? o->isa - 1 : ISA_COUNT - 1));
     if (!err)
         err = config_load(&k->c, dir, why);
     if (!err && o->mla_latent_eps > 0)

@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "compute/kern.h"
 #include "io/paced.h"
 #include "model/generate.h"
 #include "model/k3.h"
@@ -272,6 +273,11 @@ static void every_way_gives_the_same_bits(void **state)
         tight.threads = threads;
         same(&o, &tight, &want, "threads");
     }
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        tight.isa = (uint8_t)(1 + isa);
+        same(&o, &tight, &want, isa_name((enum isa)isa));
+    }
+    tight.isa = 0;
     tight.io = "pread";
     same(&o, &tight, &want, "pread");
     tight.io = "auto";
