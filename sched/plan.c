@@ -127,9 +127,9 @@ static void spend(struct plan *p, const struct plan_input *in,
 {
     uint64_t left = in->budget_bytes - p->floor_bytes, extra = left;
     uint64_t trunk = 0;
-    if (in->rows > 1 && in->row_bytes) {
+    if (in->rows > p->rows && in->row_bytes) {
         uint64_t more = extra / ROW_SHARE / in->row_bytes;
-        more = more < in->rows - 1 ? more : in->rows - 1;
+        more = more < in->rows - p->rows ? more : in->rows - p->rows;
         p->rows += (uint32_t)more;
         p->scratch_bytes += more * in->row_bytes;
         left -= more * in->row_bytes;
@@ -185,8 +185,9 @@ int plan_make(struct plan *p, bool *resident, const struct plan_input *in)
     p->program_bytes = in->program_bytes;
     p->sequences = in->sequences;
     p->state_bytes = in->state_bytes * in->sequences;
-    p->rows = in->rows ? 1 : 0;
-    p->scratch_bytes = in->scratch_bytes + in->row_bytes;
+    p->rows = in->rows < in->sequences ? in->rows : in->sequences;
+    p->scratch_bytes = in->scratch_bytes +
+                       (p->rows ? p->rows : 1) * in->row_bytes;
     p->ring_bytes = ring_of(in, drive, RING_TILES);
     if (p->ring_bytes < in->ring_least_bytes) {
         uint64_t all = ring_of(in, drive, UINT32_MAX);

@@ -2,12 +2,12 @@
  *
  *     plan_make -> plan, or -ENOBUFS with plan->floor_bytes set
  *
- * The floor is what one row needs: the program, one sequence's state, scratch
- * for a row, the smallest ring, one layer's experts of one token in staging
- * frames, and the tiles that are always resident. What is left buys, in this
- * order: more rows a pass, a longer ring, more staging, the trunk, and with
- * the whole trunk resident, expert frames. A resident trunk byte saves one byte
- * a token; an expert frame saves less than half of that (policies.md 8).
+ * The floor is what a row of every sequence needs: the program, the states,
+ * scratch for these rows, the smallest ring, one layer's experts of one token
+ * in staging frames, and the tiles that are always resident. What is left buys,
+ * in this order: more rows a pass, a longer ring, more staging, the trunk, and
+ * with the whole trunk resident, expert frames. A resident trunk byte saves one
+ * byte a token; an expert frame saves less than half of that (policies.md 8).
  *
  * Bytes    every size is in bytes of memory unless it says payload.
  * Errors   -ENOBUFS: the budget is below the floor.
@@ -31,7 +31,7 @@ struct plan_input {
     uint64_t budget_bytes;
     uint64_t program_bytes; /* code, heap, tables: all that is not below */
     uint64_t state_bytes;   /* one sequence */
-    uint32_t sequences;     /* that must fit */
+    uint32_t sequences;     /* that must fit; at least 1 */
     uint64_t scratch_bytes; /* with no row */
     uint64_t row_bytes;     /* of scratch, for each row */
     uint32_t rows;          /* most rows a pass; lowered, never refused */
