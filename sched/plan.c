@@ -15,11 +15,13 @@ enum {
 
 struct drive_bytes {
     uint64_t largest, total, chosen;
+    uint64_t stretch; /* most bytes in a row before another drive's turn */
 };
 
 static void sum_drives(const struct plan_input *in, struct drive_bytes *drive,
                        uint64_t *always)
 {
+    uint64_t stretch = 0;
     memset(drive, 0, in->drives * sizeof *drive);
     *always = 0;
     for (uint32_t t = 0; t < in->tile_count; t++) {
@@ -31,6 +33,10 @@ static void sum_drives(const struct plan_input *in, struct drive_bytes *drive,
         }
         if (tile->frame_bytes > d->largest)
             d->largest = tile->frame_bytes;
+        bool goes_on = t && in->tiles[t - 1].drive == tile->drive;
+        stretch = tile->frame_bytes + (goes_on ? stretch : 0);
+        if (stretch > d->stretch)
+            d->stretch = stretch;
         d->total += tile->frame_bytes;
     }
 }
@@ -122,6 +128,25 @@ static void take_first(const struct plan_input *in, struct drive_bytes *drive,
     *taken += want;
 }
 
+/* How long a ring is worth its memory. Over one drive it evens out the layers.
+ * Over several it must bridge the stretch in which a drive's tiles are not
+ * asked for, or only one of them works at a time. */
+static uint64_t ring_goal(const struct plan *p, const struct plan_input *in,
+                          const struct drive_bytes *drive, uint64_t extra,
+                          uint64_t left, uint64_t trunk)
+{
+    uint64_t goal = ring_of(in, drive, RING_GOAL_TILES);
+    uint64_t most = p->ring_bytes + extra / RING_SHARE;
+    if (in->drives > 1) {
+        double streamed = 1 - (double)left / (double)trunk;
+        goal = ring_of(in, drive, RING_TILES);
+        for (uint32_t d = 0; d < in->drives; d++)
+            goal += (uint64_t)(streamed * (double)drive[d].stretch);
+        most = p->ring_bytes + extra / 2;
+    }
+    return (goal < most ? goal : most) / PAGE * PAGE;
+}
+
 static void spend(struct plan *p, const struct plan_input *in,
                   struct drive_bytes *drive, bool *resident)
 {
@@ -149,12 +174,7 @@ static void spend(struct plan *p, const struct plan_input *in,
         left = left + p->ring_bytes - trunk;
         p->ring_bytes = 0;
     } else {
-        uint64_t tiles = in->drives > 1 ? UINT32_MAX : RING_GOAL_TILES;
-        uint64_t goal = ring_of(in, drive, tiles);
-        uint64_t most = p->ring_bytes + extra / RING_SHARE *
-                                            (in->drives > 1 ? 4 : 1);
-        most = most / PAGE * PAGE;
-        goal = goal < most ? goal : most;
+        uint64_t goal = ring_goal(p, in, drive, extra, left, trunk);
         if (goal > p->ring_bytes) {
             left -= goal - p->ring_bytes;
             p->ring_bytes = goal;
