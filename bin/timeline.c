@@ -1,6 +1,7 @@
 #include "bin/timeline.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@ enum {
     DRAIN_NS = 10 * 1000 * 1000,
     TAKE = 256,          /* events taken at a time */
     FILE_BUFFER = 256 << 10,
+    EVENT_BYTES = 512,   /* no event is longer */
     STACK_BYTES = 128 << 10,
     BATCH = 64,          /* reads of a drive that ended at one time */
     NICE = 5,
@@ -40,8 +42,9 @@ struct tile_label {
 
 struct timeline {
     const char     *path;
-    FILE           *file;
-    char           *buffer;
+    int             fd;
+    char           *out; /* [FILE_BUFFER] text not yet written */
+    size_t          used;
     struct journal *journal;
     int64_t         base_ns;
     int             error; /* of the file, the first */
@@ -49,8 +52,10 @@ struct timeline {
     /* Known once the session is planned. */
     uint32_t layers, first_dense, experts, drives, tiles;
     struct tile_label *tile;
-    char   (*names)[K3_NAME_BYTES];
+    char   (*names)[K3_NAME_BYTES]; /* of what tiles hold */
     uint32_t name_count;
+    char   (*expert_names)[20];     /* [experts] */
+    char   (*kernel_names)[K3_NAME_BYTES]; /* [256] */
     struct batch *batch; /* [drives] */
     uint64_t dropped[JOURNAL_LANES]; /* told of so far */
     int64_t  last_ns;
@@ -65,89 +70,160 @@ enum { NAMES_MOST = 128 };
 static const char *const class_name[READ_CLASSES] = { "demand", "trunk",
                                                       "guess" };
 
-/* ---- one event a line ---- */
+/* ---- text: printf would cost more than the events are worth ---- */
 
-static double us(const struct timeline *t, int64_t ns)
+static void flush(struct timeline *t)
 {
-    return (double)(ns - t->base_ns) / 1e3;
+    for (size_t at = 0; at < t->used && !t->error;) {
+        ssize_t n = write(t->fd, t->out + at, t->used - at);
+        if (n < 0 && errno != EINTR)
+            t->error = -errno;
+        at += n > 0 ? (size_t)n : 0;
+    }
+    t->used = 0;
 }
 
+static void put(struct timeline *t, const char *text)
+{
+    while (*text)
+        t->out[t->used++] = *text++;
+}
+
+static void put_uint(struct timeline *t, uint64_t value)
+{
+    char digit[20];
+    int n = 0;
+    do
+        digit[n++] = (char)('0' + value % 10);
+    while (value /= 10);
+    while (n)
+        t->out[t->used++] = digit[--n];
+}
+
+static void put_int(struct timeline *t, int64_t value)
+{
+    if (value < 0)
+        put(t, "-");
+    put_uint(t, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
+}
+
+/* Nanoseconds as microseconds with three decimals. */
+static void put_us(struct timeline *t, int64_t ns)
+{
+    uint64_t n = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
+    if (ns < 0)
+        put(t, "-");
+    put_uint(t, n / 1000);
+    t->out[t->used++] = '.';
+    t->out[t->used++] = (char)('0' + n / 100 % 10);
+    t->out[t->used++] = (char)('0' + n / 10 % 10);
+    t->out[t->used++] = (char)('0' + n % 10);
+}
+
+/* ---- one event a line ---- */
+
+/* Room for one event is made here, so that nothing below has to look. */
 static void begin(struct timeline *t)
 {
+    if (t->used + EVENT_BYTES > FILE_BUFFER)
+        flush(t);
     if (!t->first)
-        fputs(",\n", t->file);
+        put(t, ",\n");
     t->first = false;
 }
 
-static void say_name(struct timeline *t, const char *what, uint32_t track,
-                     const char *name)
+static void say_name(struct timeline *t, uint32_t track, const char *name)
 {
     begin(t);
-    fprintf(t->file, "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":1,\"tid\":%" PRIu32
-            ",\"args\":{\"name\":\"%s\"}}", what, track, name);
-    begin(t);
-    fprintf(t->file, "{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":1,"
-            "\"tid\":%" PRIu32 ",\"args\":{\"sort_index\":%" PRIu32 "}}",
-            track, track);
+    put(t, "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":");
+    put_uint(t, track);
+    put(t, ",\"args\":{\"name\":\"");
+    put(t, name);
+    put(t, "\"}},\n{\"name\":\"thread_sort_index\",\"ph\":\"M\","
+        "\"pid\":1,\"tid\":");
+    put_uint(t, track);
+    put(t, ",\"args\":{\"sort_index\":");
+    put_uint(t, track);
+    put(t, "}}");
 }
 
 static void say_counter(struct timeline *t, const struct journal_event *e)
 {
     begin(t);
-    if (e->kind == JOURNAL_RING)
-        fputs("{\"name\":\"ring\"", t->file);
-    else
-        fprintf(t->file, "{\"name\":\"in flight, drive %u\"", e->drive);
-    fprintf(t->file, ",\"ph\":\"C\",\"pid\":1,\"ts\":%.3f,\"args\":"
-            "{\"bytes\":%" PRIu64 "}}", us(t, e->begin_ns), e->bytes);
+    put(t, "{\"name\":\"");
+    if (e->kind == JOURNAL_RING) {
+        put(t, "ring");
+    } else {
+        put(t, "in flight, drive ");
+        put_uint(t, e->drive);
+    }
+    put(t, "\",\"ph\":\"C\",\"pid\":1,\"ts\":");
+    put_us(t, e->begin_ns - t->base_ns);
+    put(t, ",\"args\":{\"bytes\":");
+    put_uint(t, e->bytes);
+    put(t, "}}");
 }
 
+/* An event with a length; its last brackets are the caller's. */
 static void say_slice(struct timeline *t, const char *name, int32_t layer,
                       const char *category, uint32_t track, int64_t from_ns,
                       int64_t to_ns)
 {
     begin(t);
-    if (layer >= 0)
-        fprintf(t->file, "{\"name\":\"L%" PRId32 " %s\"", layer, name);
-    else
-        fprintf(t->file, "{\"name\":\"%s\"", name);
-    fprintf(t->file, ",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%" PRIu32
-            ",\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"layer\":%" PRId32, category,
-            track, us(t, from_ns), (double)(to_ns - from_ns) / 1e3, layer);
+    put(t, "{\"name\":\"");
+    if (layer >= 0) {
+        put(t, "L");
+        put_int(t, layer);
+        put(t, " ");
+    }
+    put(t, name);
+    put(t, "\",\"cat\":\"");
+    put(t, category);
+    put(t, "\",\"ph\":\"X\",\"pid\":1,\"tid\":");
+    put_uint(t, track);
+    put(t, ",\"ts\":");
+    put_us(t, from_ns - t->base_ns);
+    put(t, ",\"dur\":");
+    put_us(t, to_ns - from_ns);
+    put(t, ",\"args\":{\"layer\":");
+    put_int(t, layer);
 }
 
 /* What an object is called, and the layer it is of, or -1. */
 static int32_t object_name(const struct timeline *t, uint32_t object,
-                           char name[K3_NAME_BYTES])
+                           const char **name)
 {
-    if (object == UINT32_MAX) {
-        snprintf(name, K3_NAME_BYTES, "embedding");
+    *name = "embedding";
+    if (object == UINT32_MAX)
         return -1;
-    }
     if (object >> 31) {
-        uint32_t block = object & 0x7fffffff;
-        snprintf(name, K3_NAME_BYTES, "expert %" PRIu32, block % t->experts);
+        uint32_t block = object & 0x7fffffff, expert = block % t->experts;
+        *name = t->expert_names[expert];
         return (int32_t)(block / t->experts + t->first_dense);
     }
-    if (object >= t->tiles) {
-        snprintf(name, K3_NAME_BYTES, "tile %" PRIu32, object);
+    *name = "tile";
+    if (object >= t->tiles)
         return -1;
-    }
-    snprintf(name, K3_NAME_BYTES, "%s", t->names[t->tile[object].name]);
+    *name = t->names[t->tile[object].name];
     return t->tile[object].layer;
 }
 
 static void say_read(struct timeline *t, const struct journal_event *e,
                      int64_t from_ns, int64_t to_ns)
 {
-    char name[K3_NAME_BYTES];
-    int32_t layer = object_name(t, e->object, name);
+    const char *name;
+    int32_t layer = object_name(t, e->object, &name);
     say_slice(t, name, layer, class_name[e->class], TRACK_DRIVE + e->drive,
               from_ns, to_ns);
-    fprintf(t->file, ",\"class\":\"%s\",\"bytes\":%" PRIu64
-            ",\"queue_us\":%.1f,\"device_us\":%.1f}}", class_name[e->class],
-            e->bytes, (double)(e->issued_ns - e->begin_ns) / 1e3,
-            (double)(e->end_ns - e->issued_ns) / 1e3);
+    put(t, ",\"class\":\"");
+    put(t, class_name[e->class]);
+    put(t, "\",\"bytes\":");
+    put_uint(t, e->bytes);
+    put(t, ",\"queue_us\":");
+    put_us(t, e->issued_ns - e->begin_ns);
+    put(t, ",\"device_us\":");
+    put_us(t, e->end_ns - e->issued_ns);
+    put(t, "}}");
 }
 
 /* The drive worked on these from the later of their issue and the end before
@@ -185,21 +261,16 @@ static void take_read(struct timeline *t, const struct journal_event *e)
 
 static void say_wait(struct timeline *t, const struct journal_event *e)
 {
-    char name[K3_NAME_BYTES], what[K3_NAME_BYTES + 16];
-    int32_t layer = -1;
-    if (e->kind == JOURNAL_WAIT_TRUNK) {
-        layer = object_name(t, e->object, name);
-    } else if (e->object == UINT32_MAX) {
-        snprintf(name, sizeof name, "embedding");
-    } else {
-        snprintf(name, sizeof name, "experts");
-        layer = (int32_t)e->object;
-    }
+    char what[K3_NAME_BYTES + 16];
+    const char *name = "experts";
+    int32_t layer = (int32_t)e->object;
+    bool trunk = e->kind == JOURNAL_WAIT_TRUNK;
+    if (trunk || e->object == UINT32_MAX)
+        layer = object_name(t, e->object, &name);
     snprintf(what, sizeof what, "wait for %s", name);
-    say_slice(t, what, layer,
-              e->kind == JOURNAL_WAIT_TRUNK ? "wait trunk" : "wait expert",
+    say_slice(t, what, layer, trunk ? "wait trunk" : "wait expert",
               TRACK_COMPUTE, e->begin_ns, e->end_ns);
-    fputs("}}", t->file);
+    put(t, "}}");
 }
 
 static void say(struct timeline *t, const struct journal_event *e)
@@ -211,11 +282,10 @@ static void say(struct timeline *t, const struct journal_event *e)
         take_read(t, e);
         break;
     case JOURNAL_KERNEL:
-        k3_kernel_name(name, e->value);
-        say_slice(t, name,
+        say_slice(t, t->kernel_names[e->value],
                   e->object < t->layers ? (int32_t)e->object : -1, "kernel",
                   TRACK_COMPUTE, e->begin_ns, e->end_ns);
-        fputs("}}", t->file);
+        put(t, "}}");
         break;
     case JOURNAL_WAIT_TRUNK:
     case JOURNAL_WAIT_EXPERT:
@@ -229,7 +299,9 @@ static void say(struct timeline *t, const struct journal_event *e)
         snprintf(name, sizeof name, "pass %" PRIu32 " %s", e->object,
                  e->value == K3_DECODE ? "decode" : "prefill");
         say_slice(t, name, -1, "pass", TRACK_COMPUTE, e->begin_ns, e->end_ns);
-        fprintf(t->file, ",\"rows\":%" PRIu64 "}}", e->bytes);
+        put(t, ",\"rows\":");
+        put_uint(t, e->bytes);
+        put(t, "}}");
         break;
     }
 }
@@ -243,11 +315,16 @@ static void say_dropped(struct timeline *t, enum journal_lane lane)
     if (now == t->dropped[lane])
         return;
     begin(t);
-    fprintf(t->file, "{\"name\":\"%" PRIu64 " events of %s lost here\","
-            "\"cat\":\"lost\",\"ph\":\"i\",\"s\":\"p\",\"pid\":1,\"tid\":%d,"
-            "\"ts\":%.3f,\"args\":{\"lost\":%" PRIu64 "}}",
-            now - t->dropped[lane], lane_name[lane], TRACK_COMPUTE,
-            us(t, t->last_ns), now - t->dropped[lane]);
+    put(t, "{\"name\":\"");
+    put_uint(t, now - t->dropped[lane]);
+    put(t, " events of ");
+    put(t, lane_name[lane]);
+    put(t, " lost here\",\"cat\":\"lost\",\"ph\":\"i\",\"s\":\"p\","
+        "\"pid\":1,\"tid\":1,\"ts\":");
+    put_us(t, t->last_ns - t->base_ns);
+    put(t, ",\"args\":{\"lost\":");
+    put_uint(t, now - t->dropped[lane]);
+    put(t, "}}");
     t->dropped[lane] = now;
 }
 
@@ -264,8 +341,6 @@ static void drain(struct timeline *t)
         if (!t->error)
             say_dropped(t, (enum journal_lane)lane);
     }
-    if (!t->error && ferror(t->file))
-        t->error = errno ? -errno : -EIO;
 }
 
 static void *drain_main(void *arg)
@@ -311,8 +386,16 @@ static bool learn(struct timeline *t, const struct k3 *k)
     t->tile = calloc(tiles->count + 1, sizeof *t->tile);
     t->names = calloc(NAMES_MOST, sizeof *t->names);
     t->batch = calloc(t->drives, sizeof *t->batch);
-    if (!t->tile || !t->names || !t->batch)
+    t->expert_names = calloc(t->experts, sizeof *t->expert_names);
+    t->kernel_names = calloc(UINT8_MAX + 1, sizeof *t->kernel_names);
+    if (!t->tile || !t->names || !t->batch || !t->expert_names ||
+        !t->kernel_names)
         return false;
+    for (uint32_t i = 0; i < t->experts; i++)
+        snprintf(t->expert_names[i], sizeof t->expert_names[i],
+                 "expert %" PRIu32, i);
+    for (uint32_t i = 0; i <= UINT8_MAX; i++)
+        k3_kernel_name(t->kernel_names[i], i);
     for (uint32_t i = 0; i < tiles->count; i++) {
         char name[K3_NAME_BYTES];
         t->tile[i].layer = k3_tile_name(name, tiles, i);
@@ -344,26 +427,32 @@ int timeline_planned(struct timeline *t, const struct k3 *k, struct why *why)
     if (!learn(t, k))
         return why_set(why, -ENOMEM, "no memory for the timeline");
     begin(t);
-    fprintf(t->file, "{\"name\":\"sluice %s\",\"ph\":\"i\",\"s\":\"p\","
-            "\"pid\":1,\"tid\":%d,\"ts\":0,\"args\":{\"layers\":%" PRIu32
-            ",\"first_dense\":%" PRIu32 ",\"ring_bytes\":%" PRIu64 "}}",
-            SLUICE_VERSION, TRACK_COMPUTE, t->layers, t->first_dense,
-            k3_plan_of(k)->ring_bytes);
-    say_name(t, "thread_name", TRACK_COMPUTE, "compute");
+    put(t, "{\"name\":\"sluice " SLUICE_VERSION "\",\"ph\":\"i\","
+        "\"s\":\"p\",\"pid\":1,\"tid\":1,\"ts\":0,\"args\":"
+        "{\"layers\":");
+    put_uint(t, t->layers);
+    put(t, ",\"first_dense\":");
+    put_uint(t, t->first_dense);
+    put(t, ",\"ring_bytes\":");
+    put_uint(t, k3_plan_of(k)->ring_bytes);
+    put(t, "}}");
+    say_name(t, TRACK_COMPUTE, "compute");
     start(t);
     return t->error ? failed(t, why) : 0;
 }
 
 static void free_all(struct timeline *t)
 {
-    if (t->file)
-        fclose(t->file);
+    if (t->fd >= 0)
+        close(t->fd);
     journal_close(t->journal);
     pthread_mutex_destroy(&t->lock);
     pthread_cond_destroy(&t->wake);
-    free(t->buffer);
+    free(t->out);
     free(t->tile);
     free(t->names);
+    free(t->expert_names);
+    free(t->kernel_names);
     free(t->batch);
     free(t);
 }
@@ -380,19 +469,17 @@ int timeline_open(struct timeline **out, const char *path,
     t->path = path;
     t->first = true;
     t->base_ns = stream_clock_ns();
-    t->buffer = malloc(FILE_BUFFER);
-    t->error = journal_open(&t->journal, TIMELINE_EVENTS);
-    if (!t->error)
-        t->file = fopen(path, "we");
-    if (!t->error && (!t->file || !t->buffer))
+    t->out = malloc(FILE_BUFFER);
+    t->error = t->out ? journal_open(&t->journal, TIMELINE_EVENTS) : -ENOMEM;
+    t->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (!t->error && t->fd < 0)
         t->error = -errno;
     if (t->error) {
         int err = failed(t, why);
         free_all(t);
         return err;
     }
-    setvbuf(t->file, t->buffer, _IOFBF, FILE_BUFFER);
-    fputs("[\n", t->file);
+    put(t, "[\n");
     o->journal = t->journal;
     o->heap_bytes += TIMELINE_BYTES;
     *out = t;
@@ -417,11 +504,10 @@ int timeline_close(struct timeline *t, struct why *why)
         char name[32];
         flush_batch(t, &t->batch[d]);
         snprintf(name, sizeof name, "drive %" PRIu32, d);
-        say_name(t, "thread_name", TRACK_DRIVE + d, name);
+        say_name(t, TRACK_DRIVE + d, name);
     }
-    fputs("\n]\n", t->file);
-    if (fflush(t->file) && !t->error)
-        t->error = -errno;
+    put(t, "\n]\n");
+    flush(t);
     int err = t->error ? failed(t, why) : 0;
     free_all(t);
     return err;
