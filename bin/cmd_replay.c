@@ -50,8 +50,14 @@ static bool is_prefetch(const char *word)
     const char *name;
     for (uint32_t i = 0; (name = predict_name(i, NULL)); i++)
         if (!strcmp(name, word))
-            return strcmp(name, "gate") != 0;
-    return !strcmp(word, "perfect");
+            return true;
+    return !strcmp(word, "perfect") || !strcmp(word, "auto");
+}
+
+/* Those that a trace alone cannot serve. */
+static bool needs_clock(const char *word)
+{
+    return !strcmp(word, "gate") || !strcmp(word, "auto");
 }
 
 /* Returns "", or what is wrong, or NULL when a word is not known. */
@@ -91,10 +97,8 @@ static const char *read_prefetches(void *arg, const char *value)
     const char *wrong = read_names(o->prefetch, &o->prefetches,
                                    &o->prefetch_words, is_prefetch, value);
     if (!wrong)
-        return strstr(value, "gate")
-                   ? "has gate, which needs the model and not only a trace"
-                   : "names no predictor; there are path, table, ema, prev, "
-                     "none, perfect";
+        return "names no predictor; there are path, table, ema, prev, none, "
+               "perfect and, with --device, gate, auto";
     return *wrong ? wrong : NULL;
 }
 
@@ -347,6 +351,23 @@ static int print_all(const struct options *o, char **paths,
     return 0;
 }
 
+/* Without a clock: every trace, then what to print of them. */
+static int replay_all(const struct options *o, const char *html,
+                      const char *const *paths, int count)
+{
+    struct replay *replays[TRACES_MOST];
+    int done = 0, status = 0;
+    while (done < count && !(status = replay(&replays[done], paths[done], o)))
+        done++;
+    if (!status)
+        status = print_all(o, (char **)paths, replays, count);
+    if (!status && html)
+        status = replay_page_counts(html, paths, replays, (uint32_t)count);
+    for (int t = 0; t < done; t++)
+        replay_free(replays[t]);
+    return status;
+}
+
 int cmd_replay(int argc, char **argv)
 {
     static struct options o = {
@@ -361,7 +382,8 @@ int cmd_replay(int argc, char **argv)
         { "policy", 0, OPT_CALL, &o, "A,B", "cache policies (dhd,lru,min)",
           read_policies },
         { "prefetch", 0, OPT_CALL, &o, "C,D",
-          "predictors: path, table, ema, prev, none, perfect (none)",
+          "predictors: path, table, ema, prev, none, perfect; with a clock "
+          "also gate, auto (none)",
           read_prefetches },
         { "frames", 0, OPT_CALL, &o, "N,M",
           "experts that fit, staging not counted (1 to 20 % of all)",
@@ -386,7 +408,6 @@ int cmd_replay(int argc, char **argv)
         table, sizeof table / sizeof *table,
     };
     const char *paths[TRACES_MOST];
-    struct replay *replays[TRACES_MOST];
     int count = opt_parse(&command, argc, argv, paths, TRACES_MOST);
     if (count < 0)
         return opt_status(count);
@@ -407,15 +428,10 @@ int cmd_replay(int argc, char **argv)
         timed.csv = o.csv;
         return replay_timed(&timed, &ro, paths, count);
     }
-    int done = 0, status = 0;
-    while (done < count && !(status = replay(&replays[done], paths[done], &o)))
-        done++;
-    if (!status)
-        status = print_all(&o, (char **)paths, replays, count);
-    if (!status && timed.html)
-        status = replay_page_counts(timed.html, paths, replays,
-                                    (uint32_t)count);
-    for (int t = 0; t < done; t++)
-        replay_free(replays[t]);
-    return status;
+    for (uint32_t i = 0; i < o.prefetches; i++)
+        if (needs_clock(o.prefetch[i]))
+            return opt_usage_error(&command, "--prefetch %s needs a --device: "
+                                   "a trace does not have what its router "
+                                   "would say", o.prefetch[i]);
+    return replay_all(&o, timed.html, paths, count);
 }

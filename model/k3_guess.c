@@ -110,6 +110,11 @@ int k3_guess_open(struct guesser **out, struct k3 *k, struct why *why)
     return 0;
 }
 
+void k3_guess_supply(struct guesser *g, predict_gate_fn *gate, void *arg)
+{
+    predict_supply(g->predict, gate, arg);
+}
+
 void k3_guess_close(struct guesser *g)
 {
     if (!g)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "model/why.h"
+#include "sched/predict.h"
 
 struct k3;
 struct pass;
@@ -20,6 +21,8 @@ struct guesser;
 /* NULL in *out when options.prefetch is "none" or there are no experts. */
 int  k3_guess_open(struct guesser **out, struct k3 *k, struct why *why);
 void k3_guess_close(struct guesser *g);
+/* Who is asked instead of the model's own routers, for `gate`. */
+void k3_guess_supply(struct guesser *g, predict_gate_fn *gate, void *arg);
 /* Heap that k3_guess_open takes for a predictor of this name. */
 uint64_t k3_guess_bytes(const char *name, uint32_t layers, uint32_t experts,
                         uint32_t hidden);

@@ -11,8 +11,9 @@
  * as far as the cost of compute and the rate of the drives are.
  *
  * Not modelled: time between passes, a drive that is slower at times, threads
- * that the reads take from compute. Prefetch `gate` needs the model's residual
- * and cannot be simulated; `auto` is taken as none.
+ * that the reads take from compute. What prefetch `gate` would name is not in a
+ * trace: it is drawn by lot from how often it was right on K3, and `perfect` is
+ * a gate that always is.
  *
  * Memory  one pass and the tables of a session. Cost: about 0.2 us a chunk of
  *         1 MiB read.

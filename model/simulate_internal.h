@@ -7,6 +7,7 @@
 #include "model/layout.h"
 #include "model/passes.h"
 #include "model/simulate.h"
+#include "sched/predict.h"
 #include "sched/virtual.h"
 
 /* Of one phase; a pass, if it does not say otherwise. */
@@ -37,6 +38,7 @@ struct sim {
     struct layout  *layout;
     struct k3_shape shape;
     struct k3       k; /* what cache, fetch and guesses are told of a session */
+    bool            perfect; /* the gate is always right */
     struct virtual_drives *drives;
     uint8_t        *space; /* addresses without memory: nobody writes there */
     uint64_t        space_bytes;
@@ -48,6 +50,8 @@ struct sim {
     int64_t         compute_ns;
 };
 
+/* simulate_gate.c: what the next layer's router would say; arg is a sim. */
+predict_gate_fn simulate_gate;
 /* simulate.c: run all passes. */
 int simulate_passes(struct sim *s, struct simulate_result *out);
 

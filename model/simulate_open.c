@@ -34,38 +34,34 @@ static int open_trace(struct sim *s)
 }
 
 /* The options a session would have had for this trace. */
-static int take_options(struct sim *s)
+static void take_options(struct sim *s)
 {
     const struct passes_facts *f = passes_facts(s->passes);
     struct k3_options *o = &s->k.o;
     *o = s->o->k3;
-    if (!o->prefetch || !strcmp(o->prefetch, "auto"))
-        o->prefetch = "none";
-    if (!strcmp(o->prefetch, "gate"))
-        return why_set(s->why, -EINVAL, "prefetch gate needs the model, a "
-                       "trace does not have what its router would say");
+    s->perfect = o->prefetch && !strcmp(o->prefetch, "perfect");
+    if (s->perfect)
+        o->prefetch = "gate";
     if (!o->rows)
         o->rows = f->rows_most;
     if (o->sequences < f->slots)
         o->sequences = f->slots;
     k3_option_defaults(o);
-    return 0;
 }
 
 static int open_plan(struct sim *s)
 {
     struct k3 *k = &s->k;
-    int err = take_options(s);
-    if (err)
-        return err;
+    take_options(s);
     k->c = *s->o->config;
-    err = k3_shape_of(&s->shape, NULL, &k->c, &k->o,
+    int err = k3_shape_of(&s->shape, NULL, &k->c, &k->o,
                       k->o.threads ? k->o.threads : 1, s->why);
     if (err)
         return err;
     k->tiles = s->shape.tiles;
     k->resident = s->shape.resident;
     k->plan = s->shape.plan;
+    k->o.prefetch = s->shape.prefetch;
     if (s->o->frames >= 0)
         k->plan.expert_frames = (uint32_t)s->o->frames;
     return layout_open(&s->layout, &k->c) ? no_memory(s) : 0;
@@ -171,7 +167,10 @@ static int open_experts(struct sim *s)
     };
     if (fetch_open(&k->fetch, &fo) || k3_watch_open(k))
         return no_memory(s);
-    return k3_guess_open(&k->guesser, k, s->why);
+    err = k3_guess_open(&k->guesser, k, s->why);
+    if (!err && k->guesser)
+        k3_guess_supply(k->guesser, simulate_gate, s);
+    return err;
 }
 
 static int open_rows(struct sim *s)
@@ -225,7 +224,7 @@ int simulate_run(struct simulate_result *out,
     if (!err) {
         out->plan = s->k.plan;
         out->policy = s->k.o.policy;
-        out->prefetch = s->k.o.prefetch;
+        out->prefetch = s->perfect ? "perfect" : s->k.o.prefetch;
         out->experts = fetch_counts(s->k.fetch);
         out->ahead_bytes = stream_ahead_bytes(s->k.stream);
         out->drives = virtual_count(s->drives);

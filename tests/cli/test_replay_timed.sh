@@ -83,6 +83,23 @@ for l in a, b:
         "$D/slow" "$D/fast"
 verdict $? 'drives and budgets in the right order'
 
+"$S" replay "$D/t" --device 0.3 --compute 0.05 --policy dhd \
+    --prefetch none,perfect,gate,auto,path --json > "$D/a" 2> "$D/err" &&
+    "$S" replay "$D/t" --device 0.3 --compute 0.05 --policy dhd \
+        --prefetch none,perfect,gate,auto,path --json > "$D/b" &&
+    cmp -s "$D/a" "$D/b" && python3 -c 'import json, sys
+none, perfect, gate, auto, path = json.load(open(sys.argv[1]))
+assert perfect["guessed"] > 0 and gate["guessed"] > 0
+assert perfect["guess_hits"] + perfect["late"] == perfect["guessed"]
+assert gate["guess_hits"] + gate["late"] < gate["guessed"]
+assert perfect["seconds"] < gate["seconds"] <= none["seconds"] * 1.01
+assert perfect["read_bytes_per_token"] <= none["read_bytes_per_token"] * 1.01
+assert auto["prefetch"] == "gate" and auto["seconds"] == gate["seconds"]
+assert none["loads"] >= perfect["loads"] * .9' "$D/a"
+s=$?
+[ $s -eq 0 ] || sed 's/^/# /' "$D/err"
+verdict $s 'guesses: perfect, drawn by lot, the same twice'
+
 "$S" replay "$D/t" --device 1 --policy dhd,lru --csv > "$D/csv" &&
     python3 -c 'import csv, sys
 rows = list(csv.DictReader(open(sys.argv[1])))
@@ -94,6 +111,9 @@ verdict $? table
 "$S" replay "$D/t" --memory 1G > "$D/out" 2> "$D/err"
 [ $? -eq 2 ] && grep -q 'time needs a --device' "$D/err"
 verdict $? 'time without a drive: usage'
+"$S" replay "$D/t" --prefetch gate > "$D/out" 2> "$D/err"
+[ $? -eq 2 ] && grep -q 'gate needs a --device' "$D/err"
+verdict $? 'a gate without a clock: usage'
 "$S" replay "$D/t" --device 1 --compute "$D/csv" > "$D/out" 2> "$D/err"
 [ $? -eq 1 ] && grep -q 'neither seconds nor a report' "$D/err"
 verdict $? 'no report: one sentence'
