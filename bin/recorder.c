@@ -15,7 +15,6 @@
 
 struct recorder {
     const char *path, *dir;
-    struct k3_options o;    /* as the session was opened with */
     struct trace_writer *w; /* NULL until planned */
     uint32_t first_dense, top_k, moe_layers;
     uint32_t *sequence_of;  /* [sequences] number + 1 in the trace, or none */
@@ -116,9 +115,9 @@ static void on_accepted(void *arg, uint32_t sequence, uint32_t n)
 
 /* ---- open and close ---- */
 
-static json_t *sizes_of(const struct k3_options *o, const struct k3 *k)
+static json_t *sizes_of(const struct k3 *k)
 {
-    const struct plan *p = k3_plan_of(k);
+    const struct k3_options *o = k3_options_of(k);
     json_t *drives = json_array();
     for (uint32_t d = 0; d < o->paced_count; d++)
         json_array_append_new(
@@ -134,7 +133,7 @@ static json_t *sizes_of(const struct k3_options *o, const struct k3 *k)
         "context", (json_int_t)o->context,
         "rows", (json_int_t)o->rows,
         "logits", (json_int_t)o->logits,
-        "sequences", (json_int_t)p->sequences,
+        "sequences", (json_int_t)o->sequences,
         "drafts", (json_int_t)o->drafts,
         "policy", o->policy, "prefetch", o->prefetch, "drives", drives);
 }
@@ -147,7 +146,7 @@ static char *describe(const struct recorder *r, const struct k3 *k)
     json_t *o = json_object();
     json_object_set_new(o, "source", json_string("sluice " SLUICE_VERSION));
     json_object_set_new(o, "model", json_string(r->dir));
-    json_object_set_new(o, "options", sizes_of(&r->o, k));
+    json_object_set_new(o, "options", sizes_of(k));
     json_object_set_new(o, "config", json_load_file(path, 0, NULL));
     char *text = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(o);
@@ -208,8 +207,8 @@ int recorder_open(struct recorder **out, const char *path, const char *dir,
     int err = config_load(&c, dir, why);
     if (err)
         return err;
-    uint64_t bytes = buffer_bytes(&c, o->rows < K3_ROWS_MAX ? o->rows
-                                                            : K3_ROWS_MAX);
+    uint32_t rows = o->rows && o->rows < K3_ROWS_MAX ? o->rows : K3_ROWS_MAX;
+    uint64_t bytes = buffer_bytes(&c, rows);
     config_free(&c);
     struct recorder *r = calloc(1, sizeof *r);
     if (!r)
@@ -222,7 +221,6 @@ int recorder_open(struct recorder **out, const char *path, const char *dir,
     o->routed_arg = r;
     r->path = path;
     r->dir = dir;
-    r->o = *o;
     *out = r;
     return 0;
 }

@@ -120,6 +120,8 @@ int k3_plan(struct plan *plan, const char *dir, const struct k3_options *o,
 
 const struct config *k3_config(const struct k3 *k);
 const struct plan   *k3_plan_of(const struct k3 *k);
+/* As it was opened with, defaults filled in. */
+const struct k3_options *k3_options_of(const struct k3 *k);
 uint32_t k3_rows(const struct k3 *k); /* most rows a pass, as planned */
 uint32_t k3_drafts(const struct k3 *k); /* most draft rows, the same */
 uint32_t k3_threads(const struct k3 *k);

@@ -235,6 +235,11 @@ const struct plan *k3_plan_of(const struct k3 *k)
     return &k->plan;
 }
 
+const struct k3_options *k3_options_of(const struct k3 *k)
+{
+    return &k->o;
+}
+
 uint32_t k3_rows(const struct k3 *k)
 {
     return k->plan.rows;

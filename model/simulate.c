@@ -338,6 +338,20 @@ static void find_runs(struct sim *s)
     }
 }
 
+/* Ids that a pass gave: a decode row gives one, and so did the end of a prompt
+ * in an earlier decode pass, as the sequence's going on tells. */
+static uint64_t tokens_of(struct sim *s)
+{
+    uint64_t tokens = s->pass->tokens;
+    for (uint32_t r = 0; r < s->pass->rows; r++) {
+        const struct pass_row *row = &s->pass->row[r];
+        bool prefill = row->phase == TRACE_PREFILL;
+        tokens += !prefill && s->ended[row->slot] && !row->starts;
+        s->ended[row->slot] = prefill && s->pass->decode;
+    }
+    return tokens;
+}
+
 /* How the counters stand; totals are differences of two of these. */
 struct mark {
     int64_t ns, wait_trunk, wait_expert, idle, compute;
@@ -382,7 +396,7 @@ static void account(struct sim *s, struct simulate_result *out,
     t->guess_bytes += guess;
     t->wasted_bytes += wasted;
     out->compute_s[phase] += (double)(b->compute - a->compute) / 1e9;
-    out->tokens += s->pass->tokens;
+    out->tokens += tokens_of(s);
     k3_guess_pass(&s->k, (double)(b->ns - a->ns - waited) / 1e9,
                   b->trunk - a->trunk + wasted + demand + guess, wasted);
 }

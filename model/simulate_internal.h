@@ -46,6 +46,8 @@ struct sim {
     const struct trace_pass *pass;
     struct pass     view;    /* of it, for the guesses */
     uint32_t        tile;    /* the next of the circle */
+    bool           *ended;   /* [slots] the last row was of a prompt, in a
+                              * pass with decode rows */
     double          owed_ns; /* computed, but less than a nanosecond */
     int64_t         compute_ns;
 };

@@ -180,7 +180,9 @@ static int open_rows(struct sim *s)
     k->run = calloc(rows, sizeof *k->run);
     k->embed_load = calloc(rows, sizeof *k->embed_load);
     k->s.ids = calloc((size_t)rows * k->c.top_k, sizeof *k->s.ids);
-    return k->run && k->embed_load && k->s.ids ? 0 : no_memory(s);
+    s->ended = calloc(passes_facts(s->passes)->slots, sizeof *s->ended);
+    return k->run && k->embed_load && k->s.ids && s->ended ? 0
+                                                           : no_memory(s);
 }
 
 static void close_all(struct sim *s)
@@ -197,6 +199,7 @@ static void close_all(struct sim *s)
     free(k->run);
     free(k->embed_load);
     free(k->s.ids);
+    free(s->ended);
     k3_shape_free(&s->shape);
     layout_close(s->layout);
     passes_close(s->passes);

@@ -64,6 +64,32 @@ done
 [ $partial -gt 3 ]
 verdict $? 'some budgets held some of the experts'
 
+# Many sequences: slots are used again, prompts end in decode passes.
+python3 -c 'import json
+for i in range(7):
+    print(json.dumps({"custom_id": str(i), "method": "POST",
+        "url": "/v1/completions", "body": {"prompt": "ab c" * (i % 3 + 1) + "d",
+        "max_tokens": 4 + i}}))' > "$D/in"
+for options in '-m 37M --sequences 2' '-m 40M --sequences 3 --draft 2'; do
+    rm -f "$D/out.jsonl"
+    "$S" batch "$D/m" -i "$D/in" -o "$D/out.jsonl" --ignore-eos $options \
+        --prefetch none --device 0.2 --trace "$D/t" --report "$D/r" \
+        > "$D/out" 2> "$D/err" &&
+        python3 "$D/counts.py" "$S" "$D/r" "$D/t" > "$D/out" &&
+        "$S" replay "$D/t" --device 0.2 --policy dhd --json > "$D/x" &&
+        python3 -c 'import json, sys
+r, x = (json.load(open(f)) for f in sys.argv[1:])
+for name in ("trunk_bytes", "embed_bytes", "expert_demand_bytes", "passes",
+             "tokens"):
+    if x[0][name] != r["decode"][name]:
+        sys.exit("# %s: %s, engine %s" % (name, x[0][name],
+                                          r["decode"][name]))
+' "$D/r" "$D/x"
+    s=$?
+    [ $s -eq 0 ] || sed 's/^/# /' "$D/out" "$D/err"
+    verdict $s "batch, replayed: $options"
+done
+
 run -m 36M
 cp "$D/ids" "$D/plain"
 run -m 36M --trace "$D/t" --timeline "$D/l" --device 0.5,50
