@@ -104,7 +104,7 @@ static int sort_tiles(struct stream *s)
         l->budget_bytes = s->o.simulated
                               ? virtual_budget(s->o.simulated, d)
                               : reader_in_flight_budget(s->o.reader, d);
-        atomic_store(&l->idle_since_ns, stream_now_ns(s));
+        atomic_store(&l->idle, idle_word(-stream_now_ns(s), true));
     }
     for (uint32_t t = 0; t < s->o.tile_count; t++) {
         const struct stream_tile *tile = &s->o.tiles[t];
@@ -342,14 +342,31 @@ int64_t stream_idle_ns(const struct stream *s)
 {
     int64_t sum = 0;
     for (uint32_t d = 0; d < s->lanes; d++) {
-        int64_t since = atomic_load(&s->lane[d].idle_since_ns);
-        sum += atomic_load(&s->lane[d].idle_ns);
-        sum += since ? stream_now_ns(s) - since : 0;
+        sum += idle_at(atomic_load(&s->lane[d].idle), stream_now_ns(s));
     }
     return sum;
 }
 
+static uint64_t look64(const uint64_t *counter)
+{
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+static uint32_t look32(const uint32_t *counter)
+{
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
 void stream_stats(const struct stream *s, struct stream_stats *out)
 {
-    *out = s->stats;
+    const struct stream_stats *in = &s->stats;
+    for (uint32_t c = 0; c < READ_CLASSES; c++) {
+        out->payload_bytes[c] = look64(&in->payload_bytes[c]);
+        out->device_bytes[c] = look64(&in->device_bytes[c]);
+        out->reads[c] = look64(&in->reads[c]);
+        for (uint32_t b = 0; b < STREAM_HISTOGRAM; b++) {
+            out->queue_us[c][b] = look32(&in->queue_us[c][b]);
+            out->device_us[c][b] = look32(&in->device_us[c][b]);
+        }
+    }
 }

@@ -45,7 +45,9 @@ struct lane {
     struct live_tile *live; /* FIFO, room for tile_count */
     uint32_t  live_head, live_count;
     uint64_t  in_flight_bytes, guess_flight_bytes, budget_bytes;
-    _Atomic int64_t idle_ns, idle_since_ns; /* since: 0 while busy */
+    /* Idle so far, or, while idle, that less the time since when: see
+     * idle_word. One word, so that nobody reads half of a change. */
+    _Atomic int64_t idle;
     int64_t   counted_ns; /* of the last samples in the journal */
 };
 
@@ -54,7 +56,7 @@ struct stream {
     struct lane       *lane;
     uint32_t           lanes;
     struct tile_state *state;
-    struct load      **pending; /* loads with chunks to issue, oldest first */
+    struct load      **pending; /* loads not over, or NULL, in any order */
     uint32_t           pending_count;
     /* Posted loads: compute writes the tail, the owner the head. */
     struct load      **post;
@@ -65,7 +67,7 @@ struct stream {
     _Atomic bool       stop;
     _Atomic int        failed;
     struct stream_failure failure; /* written once, before `failed` */
-    struct stream_stats   stats;
+    struct stream_stats   stats; /* the owner's; read by word, relaxed */
     _Atomic uint64_t   ring_used; /* all lanes, for the reader of counters */
     _Atomic uint64_t   held_bytes; /* frames compute has taken and not given */
     int64_t            hold_wait_ns;
@@ -80,6 +82,18 @@ bool  stream_turn(struct stream *s);
 bool  stream_settle(struct stream *s, const struct read_done *d);
 void *stream_owner_main(void *arg);
 void  stream_signal(struct stream *s);
+
+/* Idle times are even while the drive is busy and odd while it is idle. */
+static inline int64_t idle_word(int64_t ns, bool idle)
+{
+    return ns * 2 + idle;
+}
+
+/* Nanoseconds at `now_ns` of what idle_word packed. */
+static inline int64_t idle_at(int64_t word, int64_t now_ns)
+{
+    return word & 1 ? (word - 1) / 2 + now_ns : word / 2;
+}
 
 static inline uint32_t stream_drive_of(const struct stream *s, uint32_t file)
 {

@@ -50,12 +50,16 @@ static void fail(struct stream *s, const struct segment *seg, int error)
 }
 
 /* A drive is idle from the end of its last read to the next one's issue. */
+static void begin_idle(struct lane *l, int64_t now_ns)
+{
+    int64_t ns = idle_at(atomic_load(&l->idle), now_ns);
+    atomic_store(&l->idle, idle_word(ns - now_ns, true));
+}
+
 static void end_idle(const struct stream *s, struct lane *l)
 {
-    int64_t since = atomic_load(&l->idle_since_ns);
-    atomic_store(&l->idle_since_ns, 0);
-    if (since)
-        atomic_fetch_add(&l->idle_ns, stream_now_ns(s) - since);
+    int64_t ns = idle_at(atomic_load(&l->idle), stream_now_ns(s));
+    atomic_store(&l->idle, idle_word(ns, false));
 }
 
 /* Issue one chunk; 0, -EAGAIN when the reader has no slot, or what makes the
@@ -334,16 +338,28 @@ static uint32_t bucket(int64_t ns)
     return b < STREAM_HISTOGRAM ? b : STREAM_HISTOGRAM - 1;
 }
 
+/* Counters have one writer, and readers that take any recent value. */
+static void add64(uint64_t *counter, uint64_t n)
+{
+    __atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+}
+
+static void add32(uint32_t *counter, uint32_t n)
+{
+    __atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+}
+
 /* `flight`: bytes that are with the drive after this read. */
 static void count(struct stream *s, const struct read_done *d, uint32_t object,
                   uint64_t flight)
 {
     struct lane *l = &s->lane[d->drive];
-    s->stats.payload_bytes[d->class] += d->bytes;
-    s->stats.device_bytes[d->class] += d->device_bytes;
-    s->stats.reads[d->class]++;
-    s->stats.queue_us[d->class][bucket(d->issued_ns - d->queued_ns)]++;
-    s->stats.device_us[d->class][bucket(d->done_ns - d->issued_ns)]++;
+    add64(&s->stats.payload_bytes[d->class], d->bytes);
+    add64(&s->stats.device_bytes[d->class], d->device_bytes);
+    add64(&s->stats.reads[d->class], 1);
+    add32(&s->stats.queue_us[d->class][bucket(d->issued_ns - d->queued_ns)],
+          1);
+    add32(&s->stats.device_us[d->class][bucket(d->done_ns - d->issued_ns)], 1);
     if (!s->o.journal)
         return;
     struct journal_event e = {
@@ -371,7 +387,7 @@ bool stream_settle(struct stream *s, const struct read_done *d)
     struct lane *l = &s->lane[d->drive];
     l->in_flight_bytes -= bytes;
     if (!l->in_flight_bytes)
-        atomic_store(&l->idle_since_ns, d->done_ns);
+        begin_idle(l, d->done_ns);
     if (d->class == READ_GUESS)
         l->guess_flight_bytes -= bytes;
     if (d->tag & TAG_LOAD) {
