@@ -1,4 +1,5 @@
 /* sluice.c - main: find the command, run it. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ static void print_commands(FILE *to)
     fputs("\nsluice COMMAND --help shows its options.\n", to);
 }
 
-int main(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     if (argc < 2) {
         print_commands(stderr);
@@ -45,4 +46,16 @@ int main(int argc, char **argv)
     fprintf(stderr, "sluice: %s is not a command\n", argv[1]);
     print_commands(stderr);
     return 2;
+}
+
+/* What could not be written was not done, whatever the command says. */
+int main(int argc, char **argv)
+{
+    int status = run_command(argc, argv);
+    errno = 0;
+    if (status || (!fflush(stdout) && !ferror(stdout)))
+        return status;
+    fprintf(stderr, "sluice: stdout could not be written: %s\n",
+            errno ? strerror(errno) : "an earlier error");
+    return 1;
 }
