@@ -158,8 +158,10 @@ int k3_open(struct k3 **out, const char *dir, const struct k3_options *o,
     k->o = *o;
     k3_option_defaults(&k->o);
     struct k3_shape shape;
-    int err = -team_open(&k->team, o->threads);
-    err = err ? why_set(why, -err, "the threads could not be started") : 0;
+    int err = team_open(&k->team, o->threads);
+    if (err)
+        why_set(why, err, "the threads could not be started: %s",
+                strerror(-err));
     k->isa = isa_name(kern_init(o->isa ? o->isa - 1 : ISA_COUNT - 1));
     if (!err)
         err = config_load(&k->c, dir, why);
