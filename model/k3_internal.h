@@ -106,8 +106,6 @@ struct k3 {
     uint32_t      *index_in_kind; /* [layers]: among KDA or MLA layers */
     struct run    *run;
     uint32_t       runs, drafts_kept;
-    uint32_t       snapshots;
-    struct cache_verdict *verdict;
     _Atomic bool   cancel;
     uint64_t       passes;
     uint64_t       end;    /* of the trunk that coming passes will need */

@@ -152,7 +152,6 @@ static void plan_sizes(struct k3_shape *s, const struct config *c,
     in->row_bytes = scratch.row_bytes;
     in->rows = o->rows;
     in->expert_frame_bytes = s->expert_frame_bytes;
-    in->expert_payload_bytes = expert_bytes(c);
     in->expert_blocks = (uint32_t)blocks;
     in->expert_layers = config_moe_layers(c);
     in->top_k = c->top_k;

@@ -37,7 +37,7 @@ struct plan_input {
     uint32_t rows;          /* most rows a pass; lowered, never refused */
     const struct plan_tile *tiles;
     uint32_t tile_count;
-    uint64_t expert_frame_bytes, expert_payload_bytes;
+    uint64_t expert_frame_bytes;
     uint32_t expert_blocks; /* experts in the model */
     uint32_t expert_layers, top_k;
     uint64_t ring_least_bytes; /* the ring is not shorter, if it is needed */

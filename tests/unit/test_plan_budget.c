@@ -23,7 +23,7 @@ static struct plan_input input(uint32_t drives)
         .program_bytes = 10 << 20, .state_bytes = 5 << 20, .sequences = 1,
         .scratch_bytes = 1 << 20, .row_bytes = 1 << 16, .rows = 8,
         .tiles = tiles, .tile_count = TILES, .expert_frame_bytes = FRAME,
-        .expert_payload_bytes = FRAME - 100, .expert_blocks = 400,
+        .expert_blocks = 400,
         .expert_layers = 10, .top_k = 4, .keeps_experts = true,
         .drives = drives,
     };
