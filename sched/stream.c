@@ -55,40 +55,46 @@ void stream_spend(struct stream *s, int64_t ns)
         ;
 }
 
-/* Share of the ring that a drive's streamed tiles get: by their bytes, so that
- * drives with equal work look ahead equally far. */
+/* Bytes of a lane's streamed tiles, and of the largest of them. */
+static uint64_t lane_bytes(const struct stream *s, const struct lane *l,
+                           uint64_t *largest)
+{
+    uint64_t own = 0;
+    *largest = 0;
+    for (uint32_t i = 0; i < l->tile_count; i++) {
+        uint64_t bytes = s->o.tiles[l->tile[i]].frame_bytes;
+        own += bytes;
+        *largest = bytes > *largest ? bytes : *largest;
+    }
+    return own;
+}
+
+/* Cut the ring: room for its largest tile to each drive, and of the rest a
+ * share by the bytes of its streamed tiles, so that drives with equal work look
+ * ahead equally far. */
 static int cut_ring(struct stream *s)
 {
-    uint64_t total = 0, largest = 0;
-    for (uint32_t t = 0; t < s->o.tile_count; t++)
-        if (!s->o.tiles[t].home)
-            total += s->o.tiles[t].frame_bytes;
+    uint64_t total = 0, least = 0, largest;
+    for (uint32_t d = 0; d < s->lanes; d++) {
+        total += lane_bytes(s, &s->lane[d], &largest);
+        least += largest;
+    }
+    if (least > s->o.ring_bytes)
+        return -ENOBUFS;
     uint8_t *at = s->o.ring;
-    uint64_t left = s->o.ring_bytes;
+    double pages = (double)((s->o.ring_bytes - least) / BLOCK_PAGE);
     for (uint32_t d = 0; d < s->lanes; d++) {
         struct lane *l = &s->lane[d];
-        uint64_t own = 0;
-        largest = 0;
-        for (uint32_t i = 0; i < l->tile_count; i++) {
-            uint64_t bytes = s->o.tiles[l->tile[i]].frame_bytes;
-            own += bytes;
-            largest = bytes > largest ? bytes : largest;
-        }
+        uint64_t own = lane_bytes(s, l, &largest);
         if (!own)
             continue;
-        uint64_t share = (uint64_t)((double)s->o.ring_bytes * (double)own /
-                                    (double)total);
-        share = share / BLOCK_PAGE * BLOCK_PAGE;
-        share = share < largest ? largest : share;
-        if (share > left)
-            share = left;
-        if (share < largest)
-            return -ENOBUFS;
+        /* Rounded down, so that the shares do not exceed the whole. */
+        uint64_t share = (uint64_t)(pages * ((double)own / (double)total));
         l->ring = at;
-        l->ring_bytes = share;
-        at += share;
-        left -= share;
+        l->ring_bytes = largest + share * BLOCK_PAGE;
+        at += l->ring_bytes;
     }
+    assert(at <= s->o.ring + s->o.ring_bytes);
     return 0;
 }
 
