@@ -75,7 +75,8 @@ struct read_done {
                             * the target. */
     uint32_t bytes;        /* payload: the request's length, 0 on error */
     uint32_t device_bytes; /* moved for it, envelope and repeats included */
-    uint32_t drive;
+    uint32_t drive, file;
+    uint64_t offset_bytes;
     uint8_t  class;
     int64_t  queued_ns, issued_ns, done_ns; /* CLOCK_MONOTONIC; on a paced
                                              * drive done_ns is simulated */

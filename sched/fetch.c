@@ -13,6 +13,7 @@ struct item {
     uint32_t frame; /* physical */
     uint8_t  state, how;
     bool     resident, staged;
+    bool     again; /* was a guess that failed; read a second time */
 };
 
 /* What a staging frame holds while it is a guess. */
@@ -136,6 +137,7 @@ static bool adopt_guess(struct fetch *f, struct item *it, uint32_t expert,
     remove_guess(f, index);
     uint32_t state = load_state(f, frame);
     if (state == LOAD_FAILED) { /* the demand read will say so, if it lasts */
+        f->counts.wasted_bytes += f->load[frame].landed_bytes;
         f->free[f->free_count++] = frame;
         return false;
     }
@@ -156,6 +158,21 @@ static bool adopt_guess(struct fetch *f, struct item *it, uint32_t expert,
     }
     it->state = ITEM_POSTED;
     f->counts.guess_bytes += f->o.payload_bytes;
+    return true;
+}
+
+/* A guess that failed after it had been adopted: what was guessed does not fail
+ * a layer, what is demanded may. False when it cannot be read again. */
+static bool read_again(struct fetch *f, struct item *it, uint32_t expert)
+{
+    if (it->how != FETCH_LATE || it->again ||
+        stream_failure(f->o.stream).error)
+        return false;
+    it->again = true;
+    f->counts.wasted_bytes += f->load[it->frame].landed_bytes;
+    f->counts.guess_bytes -= f->o.payload_bytes;
+    f->counts.demand_bytes += f->o.payload_bytes;
+    post(f, f->layer, expert, it->frame, READ_DEMAND);
     return true;
 }
 
@@ -250,7 +267,8 @@ int fetch_next(struct fetch *f, uint32_t *item, const uint8_t **frame)
             continue;
         if (!it->resident) {
             uint32_t state = load_state(f, it->frame);
-            if (state == LOAD_FAILED)
+            if (state == LOAD_FAILED &&
+                !read_again(f, it, f->uses[i].expert))
                 return f->load[it->frame].error;
             if (state != LOAD_READY)
                 continue;

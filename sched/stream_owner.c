@@ -40,12 +40,12 @@ static uint64_t make_tag(uint64_t kind, uint32_t index, uint32_t bytes)
     return kind | (uint64_t)index << 32 | bytes;
 }
 
-static void fail(struct stream *s, const struct segment *seg, int error)
+static void fail(struct stream *s, uint32_t file, uint64_t offset_bytes,
+                 int error)
 {
     if (atomic_load(&s->failed))
         return;
-    s->failure = (struct stream_failure){ error, seg->file,
-                                          seg->offset_bytes };
+    s->failure = (struct stream_failure){ error, file, offset_bytes };
     atomic_store(&s->failed, 1);
 }
 
@@ -81,7 +81,7 @@ static int start(struct stream *s, struct lane *l, enum read_class class,
                              : reader_start(s->o.reader, &req);
     if (err) {
         if (err != -EAGAIN)
-            fail(s, seg, err);
+            fail(s, req.file, req.offset_bytes, err);
         return err;
     }
     if (!l->in_flight_bytes)
@@ -397,8 +397,8 @@ bool stream_settle(struct stream *s, const struct read_done *d)
         load->landed_bytes += d->bytes;
         if (d->error && !load->error) {
             load->error = d->error;
-            if (atomic_load(&load->urgency) == READ_DEMAND)
-                fail(s, &load->segment[0], d->error);
+            if (d->class == READ_DEMAND) /* a guess may fail */
+                fail(s, d->file, d->offset_bytes, d->error);
         }
         if (load->error || atomic_load(&load->cancelled))
             drop_rest(load);
@@ -412,7 +412,7 @@ bool stream_settle(struct stream *s, const struct read_done *d)
     t->outstanding--;
     if (d->error && !t->error) {
         t->error = d->error;
-        fail(s, &s->o.segments[s->o.tiles[index].first_segment], d->error);
+        fail(s, d->file, d->offset_bytes, d->error);
     }
     if (t->outstanding || !t->issued)
         return false;
@@ -452,8 +452,7 @@ void *stream_owner_main(void *arg)
             return NULL;
         int n = reader_reap(s->o.reader, done, DONE_MAX, INT64_MAX);
         if (n < 0) {
-            struct segment none = { .file = UINT32_MAX };
-            fail(s, &none, n);
+            fail(s, UINT32_MAX, 0, n);
             stream_signal(s);
             reader_drain(s->o.reader); /* the frames may go after this */
             return NULL;
