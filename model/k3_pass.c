@@ -35,12 +35,6 @@ static bool finite_vector(const uint8_t *at, uint64_t bytes, bool f32)
     return worst != 0x7f80;
 }
 
-/* Matrices small enough to share the small tile are used in it at once. */
-static bool used_in_place(uint32_t role)
-{
-    return role == T_FA || role == T_FB || role == T_B;
-}
-
 /* b, f_a and f_b of a KDA layer, from the tile they share with its vectors. */
 static int small_products(struct pass *p, uint32_t tile, const uint8_t *frame,
                           int layer)
@@ -71,7 +65,7 @@ static int copy_smalls(struct pass *p, struct smalls *small, uint32_t tile,
     for (uint32_t i = t->first_piece[tile]; i < t->first_piece[tile + 1];
          i++) {
         const struct tile_piece *piece = &t->piece[i];
-        if (used_in_place(piece->role))
+        if (tiles_in_place(piece->role))
             continue;
         uint64_t bytes = piece->rows * piece->row_bytes;
         uint8_t *to = small->buffer + *used;
@@ -216,11 +210,20 @@ static int look_one_layer(struct pass *p, uint32_t layer, uint32_t tile)
     return 0;
 }
 
+static bool has_vectors(const struct tiles *t, uint32_t tile)
+{
+    for (uint32_t i = t->first_piece[tile]; i < t->first_piece[tile + 1]; i++)
+        if (!tiles_in_place(t->piece[i].role))
+            return true;
+    return false;
+}
+
 static int attention(struct pass *p, uint32_t layer)
 {
     struct k3 *k = p->k;
     uint32_t first, end;
     uint64_t used = 0;
+    bool mixed = false;
     small_tiles(k->tiles, (int)layer, &first, &end);
     int ahead = look_one_layer(p, layer, first);
     if (ahead)
@@ -232,10 +235,13 @@ static int attention(struct pass *p, uint32_t layer)
         if (err)
             return err;
         err = copy_smalls(p, &k->small, t, frame, &used);
-        if (!err && t == first)
+        bool last = t + 1 == end || !has_vectors(k->tiles, t + 1);
+        if (!err && !mixed && last) {
             err = mix(p, &k->small, (int)layer, T_ATTN_RES_NORM,
                       T_ATTN_RES_PROJ, T_INPUT_NORM, NULL, p->rows);
-        if (!err && !config_is_mla(&k->c, layer))
+            mixed = true;
+        }
+        if (!err && mixed && !config_is_mla(&k->c, layer))
             err = small_products(p, t, frame, (int)layer);
         k3_release(p, t);
         if (err)

@@ -11,6 +11,8 @@ enum {
     TILES_AIM = 1024, /* tiles in the circle of a small model */
 };
 
+static const uint64_t trunk_bytes_max = 16ull << 40;
+
 /* In the order of use inside a layer. */
 static const enum tensor_role small_roles[] = {
     T_INPUT_NORM, T_POST_NORM, T_ATTN_RES_NORM, T_ATTN_RES_PROJ,
@@ -100,7 +102,7 @@ static int add_extent(struct builder *b, const struct extent *e, uint32_t *at)
             uint64_t base = last->at - last->offset_bytes % BLOCK_PAGE;
             last->length_bytes += e->length_bytes;
             tile->frame_bytes = block_place(last, base);
-            return 0;
+            return tile->frame_bytes <= UINT32_MAX ? 0 : -EOVERFLOW;
         }
     }
     int err = grow((void **)&t->segment, &b->segment_room, t->segment_count,
@@ -112,7 +114,7 @@ static int add_extent(struct builder *b, const struct extent *e, uint32_t *at)
                            .length_bytes = e->length_bytes };
     tile->frame_bytes = block_place(s, tile->frame_bytes);
     *at = s->at;
-    return 0;
+    return tile->frame_bytes <= UINT32_MAX ? 0 : -EOVERFLOW;
 }
 
 static int add_piece(struct builder *b, int layer, enum tensor_role role,
@@ -137,24 +139,41 @@ static int add_piece(struct builder *b, int layer, enum tensor_role role,
     return 0;
 }
 
+bool tiles_in_place(uint32_t role)
+{
+    return role == T_FA || role == T_FB || role == T_B;
+}
+
 struct small_extent {
     struct extent extent;
     enum tensor_role role;
+    int turn; /* before those with a greater one */
 };
 
-static int by_offset(const void *a, const void *b)
+static int by_turn_and_offset(const void *a, const void *b)
 {
     const struct small_extent *x = a, *y = b;
+    if (x->turn != y->turn)
+        return x->turn < y->turn ? -1 : 1;
     if (x->extent.file != y->extent.file)
         return x->extent.file < y->extent.file ? -1 : 1;
     return x->extent.offset_bytes < y->extent.offset_bytes ? -1 : 1;
 }
 
+/* When the small tensors of a layer are in several files: vectors first, since
+ * the matrices among them are used at once and need the vectors; f_b after f_a,
+ * whose product it takes. */
+static int turn_of(enum tensor_role role)
+{
+    return !tiles_in_place(role) ? 0 : role == T_FA ? 1 : 2;
+}
+
 /* The small tensors of a layer, in the order of the file so that neighbours
- * become one read; one tile a file, which is one tile. */
+ * become one read: one tile where they are all in one file. */
 static int add_small(struct builder *b, int layer)
 {
     struct small_extent found[SMALL];
+    bool spread = false;
     int n = 0;
     for (int i = 0; i < SMALL; i++) {
         if (!tensor_in_layer(small_roles[i], b->c, layer))
@@ -164,9 +183,12 @@ static int add_small(struct builder *b, int layer)
                                     &found[n].extent);
         if (err)
             return err;
+        spread |= found[n].extent.file != found[0].extent.file;
         n++;
     }
-    qsort(found, (size_t)n, sizeof *found, by_offset);
+    for (int i = 0; i < n; i++)
+        found[i].turn = spread ? turn_of(found[i].role) : 0;
+    qsort(found, (size_t)n, sizeof *found, by_turn_and_offset);
     for (int i = 0; i < n; i++) {
         uint32_t rows, cols;
         const struct extent *e = &found[i].extent;
@@ -262,6 +284,8 @@ int tiles_build(struct tiles **out, const struct tiles_source *source,
     uint64_t bytes;
     int err = b.t->first_tile && b.t->tile_count ? trunk_bytes(&b, &bytes)
                                                  : -ENOMEM;
+    if (!err && bytes > trunk_bytes_max)
+        err = -EOVERFLOW;
     if (!err) {
         b.aim_bytes = bytes / TILES_AIM;
         if (b.aim_bytes > TILE_BYTES_MAX)
@@ -275,6 +299,10 @@ int tiles_build(struct tiles **out, const struct tiles_source *source,
         err = add_layer(&b, TENSOR_MODEL_LEVEL);
     if (err) {
         tiles_free(b.t);
+        if (err == -EOVERFLOW)
+            return why_set(why, -ENOTSUP, "the config gives a trunk above 16 "
+                           "TiB, or more than 4 GiB of one layer's small "
+                           "tensors: not served");
         return why_set(why, err, "no memory for the table of tiles");
     }
     *out = b.t;

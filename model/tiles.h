@@ -52,7 +52,8 @@ struct tiles {
     uint64_t  payload_bytes, largest_frame_bytes;
 };
 
-/* -ENOMEM, or what the source returns. */
+/* -ENOMEM, -ENOTSUP above 16 TiB or 4 GiB a tile, or what the source returns.
+ */
 int  tiles_build(struct tiles **out, const struct tiles_source *source,
                  const struct config *c, struct why *why);
 void tiles_free(struct tiles *t);
@@ -70,7 +71,11 @@ static inline uint32_t tiles_of(const struct tiles *t, int layer,
 const struct tile_piece *tiles_piece(const struct tiles *t, uint32_t tile,
                                      int layer, enum tensor_role role);
 
-/* True for tensors that share the small tile of their layer. */
+/* True for tensors that share the small tile of their layer; where the layer is
+ * in several files it has one for each, those with vectors first, then f_a
+ * before f_b. */
 bool tiles_small(enum tensor_role role);
+/* True for the small tensors that are matrices, used where they lie. */
+bool tiles_in_place(uint32_t role);
 
 #endif
