@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compute/attnres.h"
+#include "compute/conv.h"
 #include "model/slurp.h"
 
 #define CONFIG_BYTES_MAX (16u << 20)
@@ -89,7 +91,7 @@ static const struct whole_field whole_fields[] = {
     { "num_heads", "kda_num_heads", LINEAR, AT(kda_heads), 1, 4096 },
     { "head_dim", "kda_head_dim", LINEAR, AT(kda_dim), 1, 4096 },
     { "short_conv_kernel_size", "short_conv_kernel_size", LINEAR,
-      AT(conv_kernel), 1, 256 },
+      AT(conv_kernel), 1, CONV_KERNEL_MAX },
     { "num_experts", NULL, TEXT, AT(experts), 1, 65535 },
     { "num_experts_per_token", NULL, TEXT, AT(top_k), 1, 65535 },
     { "num_shared_experts", NULL, TEXT, AT(shared_experts), 1, 1024 },
@@ -462,6 +464,15 @@ static int check_together(const struct config *c, const struct source *s)
                        "%s: num_experts_per_token is %u, more than num_experts "
                        "%u",
                        s->file, c->top_k, c->experts);
+    /* A mix takes every snapshot and the running sum. */
+    if ((c->layers + c->attn_res_block - 1) / c->attn_res_block + 1 >
+        ATTN_SOURCES_MAX)
+        return why_set(s->why, -ENOTSUP,
+                       "%s: num_hidden_layers %u in blocks of "
+                       "attn_res_block_size %u are more than the %d that are "
+                       "served",
+                       s->file, c->layers, c->attn_res_block,
+                       ATTN_SOURCES_MAX - 1);
     if (c->first_dense >= c->layers)
         return why_set(s->why, -ENOTSUP,
                        "%s: first_k_dense_replace %u leaves no MoE layer of %u, "

@@ -213,6 +213,14 @@ int k3_shape_of(struct k3_shape *s, const struct ckpt *ckpt,
     if (c->top_k > K3_TOP_K_MAX)
         return why_set(why, -ENOTSUP, "num_experts_per_token is %" PRIu32
                        ", at most %d are served", c->top_k, K3_TOP_K_MAX);
+    if (expert_bytes(c) > INT32_MAX)
+        return why_set(why, -ENOTSUP, "an expert of %" PRIu64 " bytes is above "
+                       "the 2 GiB that are served", expert_bytes(c));
+    state_shape(&s->state, c, o->context);
+    if (s->state.bytes > INT64_MAX / 2 / o->sequences)
+        return why_set(why, -ENOTSUP, "the state of %" PRIu32 " sequences of %"
+                       PRIu32 " positions is too large", o->sequences,
+                       o->context);
     if (!ckpt) {
         if (layout_open(&layout, c))
             return why_set(why, -ENOMEM, "no memory for a plan");
@@ -226,7 +234,6 @@ int k3_shape_of(struct k3_shape *s, const struct ckpt *ckpt,
         return err;
     s->plan_tile = calloc(s->tiles->count, sizeof *s->plan_tile);
     s->resident = calloc(s->tiles->count, sizeof *s->resident);
-    state_shape(&s->state, c, o->context);
     if (!s->plan_tile || !s->resident) {
         err = why_set(why, -ENOMEM, "no memory for a plan");
     } else {
