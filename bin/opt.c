@@ -42,6 +42,8 @@ int opt_size(uint64_t *out, const char *text)
         return -1;
     errno = 0;
     double number = strtod(text, &end);
+    if (end != text + strspn(text, "0123456789.")) /* 1e9, 0x10 */
+        return -1;
     static const char units[] = "KMGT";
     unsigned shift = 0;
     if (*end) {
