@@ -71,8 +71,13 @@ static int sink_flush(struct sink *s)
         ssize_t n = write(s->fd, s->buffer + done, s->used - done);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0)
-            return -errno;
+        if (n < 0) {
+            int err = -errno; /* a further flush goes on behind what is there */
+            memmove(s->buffer, s->buffer + done, s->used - done);
+            s->file_bytes += done;
+            s->used -= done;
+            return err;
+        }
         done += (size_t)n;
     }
     s->file_bytes += done;

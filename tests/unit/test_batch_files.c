@@ -5,12 +5,14 @@
  */
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -312,6 +314,44 @@ static void test_one_at_a_time(void **state)
     batch_feed_close(&first, false);
 }
 
+static int any_line(void *arg, const char *text, size_t bytes, uint64_t place)
+{
+    (void)arg, (void)text, (void)bytes, (void)place;
+    return 0;
+}
+
+/* A drive that is full in the middle of a line, and then has room again. */
+static void test_full(void **state)
+{
+    (void)state;
+    static const char line[] = "{\"id\":\"batch_req_1\",\"text\":\"abcdef\"}";
+    const size_t length = sizeof line - 1;
+    struct rlimit before, small;
+    struct batch_out *o;
+    struct why why = { 0 };
+    char text[4096];
+    clean();
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = length + 1 + 10;
+    assert_int_equal(batch_out_open(&o, out_path, false, any_line, NULL, &why),
+                     0);
+    for (uint64_t i = 1; i <= 3; i++)
+        assert_int_equal(batch_out_put(o, i, line, length, &why), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    assert_int_equal(batch_out_flush(o, &why), -EFBIG);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(batch_out_flush(o, &why), 0);
+    batch_out_close(o, true);
+    assert_int_equal(read_file(out_path, text, sizeof text), 3 * (length + 1));
+    for (size_t i = 0; i < 3; i++) {
+        assert_memory_equal(text + i * (length + 1), line, length);
+        assert_int_equal(text[i * (length + 1) + length], '\n');
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +363,7 @@ int main(void)
         cmocka_unit_test(test_cut),
         cmocka_unit_test(test_foreign),
         cmocka_unit_test(test_one_at_a_time),
+        cmocka_unit_test(test_full),
     };
     return cmocka_run_group_tests_name("batch files", tests, set_up,
                                        tear_down);
