@@ -60,16 +60,41 @@ static uint64_t less(uint64_t limit, uint64_t used)
     return limit > used ? limit - used : 0;
 }
 
-/* The tightest limit from a group up to its root. Page cache of the group is
- * counted as used, which errs on the safe side. */
-static uint64_t group_free(const char *mount, char *group, const char *limit,
-                           const char *used)
+/* What a version of cgroups calls its files, and in memory.stat the page cache:
+ * the kernel gives that back before it says that the limit is reached, and a
+ * download of the model leaves a group full of it. */
+struct names {
+    const char *mount, *limit, *used, *cache[2];
+};
+static const struct names first_version = {
+    "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+    { "total_inactive_file ", "total_active_file " } };
+static const struct names second_version = {
+    "/sys/fs/cgroup", "memory.max", "memory.current",
+    { "inactive_file ", "active_file " } };
+
+static uint64_t group_used(const char *directory, const struct names *names)
+{
+    char path[4096 + 16];
+    snprintf(path, sizeof path, "%s/memory.stat", directory);
+    uint64_t used = number(directory, names->used);
+    for (int i = 0; i < 2 && used != UINT64_MAX; i++) {
+        uint64_t cache = field(path, names->cache[i]);
+        if (cache != UINT64_MAX)
+            used = used > cache ? used - cache : 0;
+    }
+    return used;
+}
+
+/* The tightest limit from a group up to its root. */
+static uint64_t group_free(char *group, const struct names *names)
 {
     uint64_t most = UINT64_MAX;
     for (;;) {
         char path[4096];
-        snprintf(path, sizeof path, "%s%s", mount, group);
-        uint64_t left = less(number(path, limit), number(path, used));
+        snprintf(path, sizeof path, "%s%s", names->mount, group);
+        uint64_t left = less(number(path, names->limit),
+                             group_used(path, names));
         most = left < most ? left : most;
         char *slash = strrchr(group, '/');
         if (!slash || !group[0])
@@ -94,12 +119,9 @@ uint64_t memory_cgroup_free(void)
         *group++ = 0;
         uint64_t left = UINT64_MAX;
         if (!controllers[1])
-            left = group_free("/sys/fs/cgroup", group, "memory.max",
-                              "memory.current");
+            left = group_free(group, &second_version);
         else if (strstr(controllers + 1, "memory"))
-            left = group_free("/sys/fs/cgroup/memory", group,
-                              "memory.limit_in_bytes",
-                              "memory.usage_in_bytes");
+            left = group_free(group, &first_version);
         most = left < most ? left : most;
     }
     fclose(f);

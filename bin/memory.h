@@ -11,7 +11,7 @@ uint64_t memory_default(void);
 uint64_t memory_cgroup_free(void);
 /* MemAvailable of /proc/meminfo, or UINT64_MAX when that cannot be read. */
 uint64_t memory_machine_free(void);
-/* Peak and present resident bytes of this process. */
+/* Most bytes of this process that were resident so far. */
 uint64_t memory_peak_rss(void);
 
 #endif
