@@ -155,6 +155,7 @@ static void plan_sizes(struct k3_shape *s, const struct config *c,
     in->expert_blocks = (uint32_t)blocks;
     in->expert_layers = config_moe_layers(c);
     in->top_k = c->top_k;
+    in->ring_least_bytes = o->ring_bytes;
     in->keeps_experts = strcmp(o->policy, "none") != 0;
     for (uint32_t t = 0; t < s->tiles->count; t++) {
         const struct tile_piece *piece =
