@@ -21,6 +21,7 @@ struct advice {
     double hit_share;   /* of expert requests */
     double more_bytes, more_s; /* that much more memory would save; bytes 0:
                                 * not known */
+    double more_hits;          /* share of hits then; 0: trunk, not experts */
     double all_bytes, all_s;   /* memory for all of the trunk; 0: it is */
     double drive_s;   /* another drive of the same rate would save */
     double compute2_s; /* compute twice as fast would save */
@@ -28,6 +29,11 @@ struct advice {
 
 /* 0, or -1 when the report lacks what this needs. */
 int  advice_make(struct advice *out, const json_t *report);
+/* With all of the trunk resident, more memory holds more experts: how many of
+ * them would be hits, and what that saves, is simulated on the run's own trace.
+ * Nothing changes if that cannot be. */
+void advice_simulate(struct advice *a, const json_t *report,
+                     const char *trace);
 /* "I/O-bound: the drive worked at 92 % of its rate.", and what would help. */
 void advice_words(const struct advice *a, char *bold, size_t bold_size,
                   char *text, size_t text_size);

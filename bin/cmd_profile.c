@@ -11,7 +11,7 @@
 static const char *const default_out = "profile.html";
 
 struct profile_args {
-    const char *report, *timeline, *out;
+    const char *report, *timeline, *trace, *out;
 };
 
 /* Take `--name VALUE`, `--name=VALUE` or `-o VALUE` out of the words. */
@@ -57,7 +57,7 @@ static int render(const struct profile_args *a, const char *about)
     if (!err && !(f = fopen(a->out, "we")))
         err = why_set(&why, -errno, "%s: %s", a->out, strerror(errno));
     if (!err)
-        err = profile_page(f, about, report, t, &why);
+        err = profile_page(f, about, report, t, a->trace, &why);
     bool bad = f && ferror(f);
     if (f && (fclose(f) || bad) && !err)
         err = why_set(&why, -EIO, "%s: the page could not be written", a->out);
@@ -71,15 +71,15 @@ static int render(const struct profile_args *a, const char *about)
     return 0;
 }
 
-/* Run with the two files in a folder of their own, unless they were asked for
+/* Run with the three files in a folder of their own, unless they were asked for
  * by name; draw them; remove the folder. */
 static int run_and_render(struct profile_args *a, int argc, char **argv)
 {
     char folder[] = "/tmp/sluice-profile-XXXXXX";
-    char report[64], timeline[64];
-    char **words = calloc((size_t)argc + 5, sizeof *words);
+    char report[64], timeline[64], trace[64];
+    char **words = calloc((size_t)argc + 7, sizeof *words);
     const char *about = "sluice run";
-    bool own = !a->report || !a->timeline;
+    bool own = !a->report || !a->timeline || !a->trace;
     int status = 1;
     if (!words || (own && !mkdtemp(folder))) {
         fprintf(stderr, "sluice: %s: %s\n", folder, strerror(errno));
@@ -88,6 +88,8 @@ static int run_and_render(struct profile_args *a, int argc, char **argv)
     }
     snprintf(report, sizeof report, "%s/report", folder);
     snprintf(timeline, sizeof timeline, "%s/timeline", folder);
+    snprintf(trace, sizeof trace, "%s/trace", folder);
+    a->trace = a->trace ? a->trace : trace;
     a->report = a->report ? a->report : report;
     a->timeline = a->timeline ? a->timeline : timeline;
     memcpy(words, argv, (size_t)argc * sizeof *words);
@@ -95,17 +97,20 @@ static int run_and_render(struct profile_args *a, int argc, char **argv)
     words[argc + 1] = (char *)a->report;
     words[argc + 2] = (char *)"--timeline";
     words[argc + 3] = (char *)a->timeline;
+    words[argc + 4] = (char *)"--trace";
+    words[argc + 5] = (char *)a->trace;
     for (int i = 1; i < argc; i++)
         if (argv[i][0] != '-') {
             about = argv[i];
             break;
         }
-    status = cmd_run(argc + 4, words);
+    status = cmd_run(argc + 6, words);
     if (!status)
         status = render(a, about);
     if (own) {
         unlink(report);
         unlink(timeline);
+        unlink(trace);
         rmdir(folder);
     }
     free(words);
@@ -115,12 +120,15 @@ static int run_and_render(struct profile_args *a, int argc, char **argv)
 static int help(FILE *to)
 {
     fputs("usage: sluice profile MODEL [-o FILE] [options of sluice run]\n"
-          "       sluice profile --report FILE [--timeline FILE] [-o FILE]\n"
+          "       sluice profile --report FILE [--timeline FILE] "
+          "[--trace FILE] [-o FILE]\n"
           "Draw where a token's time went: run and draw, or draw the files "
           "that a run has\nwritten. The page is complete in itself; "
           "profile.html unless -o says otherwise.\n\n"
           "      --report FILE            of the run, to read or to keep\n"
           "      --timeline FILE          the same\n"
+          "      --trace FILE             the same, for what more memory would "
+          "save\n"
           "  -o, --output FILE            the page\n\n"
           "sluice run --help shows the options of a run.\n", to);
     return to == stderr ? 2 : 0;
@@ -134,6 +142,7 @@ int cmd_profile(int argc, char **argv)
             return help(stdout);
     a.report = take(&argc, argv, "--report");
     a.timeline = take(&argc, argv, "--timeline");
+    a.trace = take(&argc, argv, "--trace");
     const char *out = take(&argc, argv, "--output");
     const char *letter = take(&argc, argv, "-o");
     a.out = letter ? letter : out ? out : a.out;

@@ -471,7 +471,7 @@ static void subtitle(char *out, size_t n, const char *about,
 }
 
 int profile_page(FILE *f, const char *about, const json_t *report,
-                 struct times *t, struct why *why)
+                 struct times *t, const char *trace, struct why *why)
 {
     struct advice a;
     struct layers l;
@@ -479,6 +479,8 @@ int profile_page(FILE *f, const char *about, const json_t *report,
     if (advice_make(&a, report))
         return why_set(why, -EBADMSG, "the report is not one of sluice run "
                        "with at least one pass");
+    if (trace)
+        advice_simulate(&a, report, trace);
     const char *phase = a.decode ? "decode" : "prefill";
     subtitle(sub, sizeof sub, about, report, &a);
     page_begin(f, "Where a token’s time went", sub);

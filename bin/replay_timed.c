@@ -10,16 +10,14 @@
 
 #include "bin/replay_page.h"
 #include "model/simulate.h"
-#include "sched/trace.h"
+#include "model/simulate_meta.h"
 
 /* One trace: what its own JSON says, and what the options say instead. */
 struct scene {
     const char    *path;
     const struct timed_args     *a;
     const struct replay_options *r;
-    json_t        *meta;
-    struct config  config;
-    struct k3_options k3;
+    struct simulate_meta  meta;
     struct simulate_cost *cost;
     struct passes_facts   facts;
 };
@@ -49,64 +47,25 @@ const char *timed_memory(void *arg, const char *value)
 
 /* ---- what the trace knows ---- */
 
-static int read_meta(struct scene *s, struct why *why)
-{
-    struct trace *t;
-    struct trace_fault fault;
-    uint32_t bytes;
-    if (trace_open(&t, s->path, true, &fault))
-        return 0; /* whoever reads it says why not */
-    const char *text = trace_meta(t, &bytes);
-    s->meta = json_loadb(text ? text : "", bytes, 0, NULL);
-    trace_close(t);
-    json_t *config = json_object_get(s->meta, "config");
-    if (s->a->model)
-        return config_load(&s->config, s->a->model, why);
-    if (config)
-        return config_parse(&s->config, config, s->path, why);
-    return why_set(why, -EINVAL, "%s: no config is in it, so time needs "
-                   "--model DIR", s->path);
-}
-
-static uint64_t option(const struct scene *s, const char *name)
-{
-    json_t *o = json_object_get(json_object_get(s->meta, "options"), name);
-    return (uint64_t)json_integer_value(o);
-}
-
-static void take_options(struct scene *s)
-{
-    s->k3 = (struct k3_options){
-        .heap_bytes = option(s, "heap_bytes"),
-        .threads = (uint32_t)option(s, "threads"),
-        .context = (uint32_t)option(s, "context"),
-        .rows = (uint32_t)option(s, "rows"),
-        .logits = (uint32_t)option(s, "logits"),
-        .sequences = (uint32_t)option(s, "sequences"),
-        .drafts = (uint32_t)option(s, "drafts"),
-        .paced = s->a->s.drive, .paced_count = s->a->s.drives,
-        .pin_file = s->r->pin_file,
-    };
-}
-
 static int read_cost(struct scene *s, struct why *why)
 {
     const char *text = s->a->compute;
     char *end;
     double seconds = text ? strtod(text, &end) : 0;
     if (!text)
-        return simulate_cost_seconds(&s->cost, &s->config, 0, why);
+        return simulate_cost_seconds(&s->cost, &s->meta.config, 0, why);
     if (end != text && !*end) {
         if (!isfinite(seconds) || seconds < 0)
             return why_set(why, -EINVAL, "--compute %s: not a time", text);
-        return simulate_cost_seconds(&s->cost, &s->config, seconds, why);
+        return simulate_cost_seconds(&s->cost, &s->meta.config, seconds, why);
     }
     json_error_t where;
     json_t *report = json_load_file(text, 0, &where);
     if (!report)
         return why_set(why, -EBADMSG, "%s: neither seconds nor a report: %s",
                        text, where.text);
-    int err = simulate_cost_report(&s->cost, &s->config, report, text, why);
+    int err = simulate_cost_report(&s->cost, &s->meta.config, report, text,
+                                   why);
     json_decref(report);
     return err;
 }
@@ -122,11 +81,13 @@ static int open_scene(struct scene *s, const char *path,
         return err;
     s->facts = *passes_facts(passes);
     passes_close(passes);
-    err = read_meta(s, why);
+    err = simulate_meta_open(&s->meta, path, a->model, why);
     if (err)
         return err;
-    take_options(s);
-    if (!a->memories && !option(s, "memory_bytes"))
+    s->meta.k3.paced = a->s.drive;
+    s->meta.k3.paced_count = a->s.drives;
+    s->meta.k3.pin_file = r->pin_file;
+    if (!a->memories && !s->meta.k3.memory_bytes)
         return why_set(why, -EINVAL, "%s: no budget is in it, so time needs "
                        "--memory", path);
     return read_cost(s, why);
@@ -135,8 +96,7 @@ static int open_scene(struct scene *s, const char *path,
 static void close_scene(struct scene *s)
 {
     simulate_cost_free(s->cost);
-    config_free(&s->config);
-    json_decref(s->meta);
+    simulate_meta_close(&s->meta);
 }
 
 /* ---- running ---- */
@@ -164,8 +124,8 @@ static int run_line(const struct scene *s, struct line *line,
                     int64_t frames, struct why *why)
 {
     struct simulate_options o = { .trace = s->path, .repair = s->r->repair,
-                                  .config = &s->config, .cost = s->cost,
-                                  .k3 = s->k3, .frames = frames };
+                                  .config = &s->meta.config, .cost = s->cost,
+                                  .k3 = s->meta.k3, .frames = frames };
     o.k3.memory_bytes = memory;
     o.k3.policy = policy;
     o.k3.prefetch = prefetch;
@@ -181,7 +141,7 @@ static int run_scene(const struct scene *s, struct line *line, uint32_t *n,
                      struct why *why)
 {
     const struct replay_options *r = s->r;
-    uint64_t own = option(s, "memory_bytes");
+    uint64_t own = s->meta.k3.memory_bytes;
     const uint64_t *memory = s->a->memories ? s->a->memory : &own;
     uint32_t memories = s->a->memories ? s->a->memories : 1;
     uint32_t frames = r->frame_counts ? r->frame_counts : 1;

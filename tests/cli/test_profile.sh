@@ -37,6 +37,13 @@ verdict $? 'the same page from the files'
     ! grep -q 'Over time' "$D/report.html" && grep -q 'By layer\|by layer' \
     "$D/report.html"
 verdict $? 'without a timeline: what the report has'
+"$S" profile "$D/m" --ids $IDS -n 5 --ignore-eos -m 37M --prefetch none \
+    --device 0.02 -o "$D/whole.html" > "$D/out" 2> "$D/err" &&
+    grep 'trunk is resident. .* more memory would hold more' "$D/whole.html" |
+    grep -q 'raise their hits from [0-9]* to [0-9]* % and save .* s a token'
+s=$?
+[ $s -eq 0 ] || grep 'resident' "$D/whole.html" | sed 's/^/# /'
+verdict $s 'the trunk resident: what more memory would save is simulated'
 "$S" run "$D/m" --ids $IDS -n 4 --ignore-eos -m 36M --trace "$D/t" \
     > "$D/out" 2> "$D/err" &&
     "$S" replay "$D/t" --policy dhd,lru,min --prefetch none,path \
