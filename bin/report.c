@@ -159,6 +159,9 @@ static json_t *experts_object(const struct k3_facts *f)
     set_int(o, "late", e->late);
     set_int(o, "evictions", e->evictions);
     set_int(o, "bypassed", e->bypassed);
+    set_real(o, "demand_latency_mean_s",
+             e->timed ? seconds(e->latency_ns) / (double)e->timed : 0);
+    set_real(o, "demand_latency_max_s", seconds(e->latency_most_ns));
     return o;
 }
 

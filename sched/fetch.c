@@ -254,6 +254,15 @@ void fetch_begin(struct fetch *f, uint32_t step, uint32_t layer,
     advance(f);
 }
 
+static void time_load(struct fetch *f, const struct load *load)
+{
+    int64_t took = load->done_ns - load->posted_ns;
+    f->counts.timed++;
+    f->counts.latency_ns += took;
+    if (took > f->counts.latency_most_ns)
+        f->counts.latency_most_ns = took;
+}
+
 int fetch_next(struct fetch *f, uint32_t *item, const uint8_t **frame)
 {
     bool left = false;
@@ -272,6 +281,8 @@ int fetch_next(struct fetch *f, uint32_t *item, const uint8_t **frame)
                 return f->load[it->frame].error;
             if (state != LOAD_READY)
                 continue;
+            if (it->how == FETCH_MISS)
+                time_load(f, &f->load[it->frame]);
         }
         it->state = ITEM_LENT;
         *item = i;

@@ -52,6 +52,9 @@ struct fetch_counts {
     uint64_t requests, loads, hits;
     uint64_t guessed, guess_hits, late, evictions, bypassed;
     uint64_t demand_bytes, guess_bytes, wasted_bytes; /* payload */
+    /* Of experts that nobody had guessed: from asking to the last byte. */
+    uint64_t timed;
+    int64_t  latency_ns, latency_most_ns; /* sum over `timed`, largest */
 };
 
 int  fetch_open(struct fetch **out, const struct fetch_options *options);
