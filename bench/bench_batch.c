@@ -4,12 +4,12 @@
  *              ids and bytes, against one at a time under the same budget
  *   drafts     text that repeats and text that does not, --draft auto against
  *              off, with the trunk streamed and resident
- *   prefill    a prompt of 256 ids: bytes against one trunk pass a chunk and the
- *              union of experts, time against the larger of I/O and compute
+ *   prefill    a prompt of 256 ids: bytes against one trunk pass a chunk and
+ *              the union of experts, time against the larger of I/O and compute
  *
  * `of ideal` is the larger of I/O time and compute time, over the time it took.
- * The drive stays below 60 % of what the real one gives, unless told. Drafts and
- * prefill use the `small` checkpoint.
+ * The drive stays below 60 % of what the real one gives, unless told. Drafts
+ * and prefill use the `small` checkpoint.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -25,9 +25,9 @@ enum { GEMM_ROWS_MAX = 512 };
  * Needs    1 <= rows <= GEMM_ROWS_MAX; y overlaps nothing.
  * Order    Sixteen float32 lanes. Lane l takes columns 2l, then 2l+1, of each
  *          block of 32 columns, blocks ascending, one fma each, from +0.
- *          Columns past the end count as weight zero. Then the lanes fold 16 > 8 > 4 >
- *          2 > 1, low half + high half. The order depends on nothing else: not
- *          on rows, begin, end, alignment or instruction set.
+ *          Columns past the end count as weight zero. Then the lanes fold 16 >
+ *          8 > 4 > 2 > 1, low half + high half. The order depends on nothing
+ *          else: not on rows, begin, end, alignment or instruction set.
  * Cost     Reads (end-begin)*cols*2 bytes of weights once while the packed rows
  *          of a group fit in L2; memory bandwidth binds up to about 8 rows, the
  *          fma units above. */

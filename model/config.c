@@ -475,8 +475,8 @@ static int check_together(const struct config *c, const struct source *s)
                        ATTN_SOURCES_MAX - 1);
     if (c->first_dense >= c->layers)
         return why_set(s->why, -ENOTSUP,
-                       "%s: first_k_dense_replace %u leaves no MoE layer of %u, "
-                       "which is not served",
+                       "%s: first_k_dense_replace %u leaves no MoE layer of "
+                       "%u, which is not served",
                        s->file, c->first_dense, c->layers);
     if ((uint64_t)c->shared_experts * c->moe_inter > 1 << 20)
         return why_set(s->why, -EBADMSG,

@@ -1,5 +1,6 @@
 /* Goal    it is Kimi K3: logits, greedy ids and chosen experts of an
- *         independent float64 implementation, and the same bits however they are computed.
+ *         independent float64 implementation, and the same bits however they
+ *         are computed.
  * Method  the oracle checkpoints (data/README.md): largest difference over
  *         largest logit <= 2e-5 at every position, greedy continuation and
  *         every set of experts equal; then memcmp of the logits over budgets
