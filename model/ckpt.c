@@ -25,7 +25,6 @@ struct ckpt {
     struct shards  shards;
     uint64_t      *file_bytes;   /* [shards.count] */
     uint64_t      *end_bytes;    /* [shards.count] where the tensors end */
-    uint64_t       header_bytes;
     struct extent *trunk;        /* [layers + 1][T_COUNT]; length 0: none */
     uint64_t      *expert;       /* [MoE layers][experts][EXPERT_TENSORS] */
     uint64_t       expert_length[EXPERT_TENSORS];
@@ -191,7 +190,6 @@ static int take_shard(struct ckpt *k, const struct config *c, uint32_t file,
     for (uint32_t i = 0; !error && i < s->count; i++)
         error = take_entry(k, c, file, &s->entry[i], why);
     k->file_bytes[file] = s->file_bytes;
-    k->header_bytes += s->header_bytes;
     k->end_bytes[file] = s->end_bytes;
     return error;
 }
@@ -361,11 +359,6 @@ uint64_t ckpt_file_size(const struct ckpt *k, uint32_t file)
 {
     assert(file < k->shards.count);
     return k->file_bytes[file];
-}
-
-uint64_t ckpt_header_bytes(const struct ckpt *k)
-{
-    return k->header_bytes;
 }
 
 int ckpt_tensor(const struct ckpt *k, int layer, enum tensor_role role,

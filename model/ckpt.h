@@ -61,7 +61,5 @@ int ckpt_tensor(const struct ckpt *k, int layer, enum tensor_role role,
  * scale, w3 packed, w3 scale. The layer must be a MoE layer. */
 void ckpt_expert(const struct ckpt *k, uint32_t layer, uint32_t expert,
                  struct extent out[EXPERT_TENSORS]);
-/* Bytes of all headers read at open. */
-uint64_t ckpt_header_bytes(const struct ckpt *k);
 
 #endif

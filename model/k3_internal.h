@@ -14,8 +14,8 @@
 
 /* What the timeline calls the work between two waits; product kernels have the
  * number of their tensor role. */
-enum k3_kernel { K3_MIX = T_COUNT, K3_CONV, K3_RECURRENCE, K3_ATTEND,
-                 K3_ROUTE, K3_EXPERTS, K3_REDUCE, K3_GUESS,
+enum k3_kernel { K3_MIX = T_COUNT, K3_RECURRENCE, K3_ATTEND, K3_ROUTE,
+                 K3_EXPERTS, K3_REDUCE, K3_GUESS,
                  K3_KERNELS };
 
 /* The vectors of the layer at hand, copied out of their tile so that it can

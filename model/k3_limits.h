@@ -4,7 +4,6 @@
 
 enum {
     K3_ROWS_MAX = 512,      /* rows of a pass, as the product kernels take */
-    K3_SEQUENCES_MAX = 4096,
     K3_EXPERT_ROWS = 64,    /* rows of ready experts computed together */
     K3_HEAD_GROUP = 8,      /* MLA heads that share a walk over the cache */
     K3_GRAIN_BYTES = 64 << 10, /* weights a worker takes at a time */

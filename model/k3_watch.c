@@ -148,8 +148,8 @@ static void short_name(char out[K3_NAME_BYTES], enum tensor_role role)
 void k3_kernel_name(char out[K3_NAME_BYTES], uint32_t kernel)
 {
     static const char *const others[K3_KERNELS - T_COUNT] = {
-        "residual mix", "convolution", "recurrence", "attend", "route",
-        "experts", "reduce", "guess",
+        "residual mix", "recurrence", "attend", "route", "experts", "reduce",
+        "guess",
     };
     if (kernel < T_COUNT)
         short_name(out, (enum tensor_role)kernel);

@@ -48,12 +48,6 @@ void journal_close(struct journal *j)
     free(j);
 }
 
-uint64_t journal_bytes(uint32_t capacity)
-{
-    return sizeof(struct journal) +
-           (uint64_t)capacity * JOURNAL_LANES * sizeof(struct journal_event);
-}
-
 void journal_add(struct journal *j, enum journal_lane lane,
                  const struct journal_event *event)
 {

@@ -40,8 +40,6 @@ struct journal;
 /* Room for `capacity` events a lane, at least 1. 0 or -ENOMEM. */
 int  journal_open(struct journal **out, uint32_t capacity);
 void journal_close(struct journal *j);
-/* Memory that journal_open takes. */
-uint64_t journal_bytes(uint32_t capacity);
 /* `j` may be NULL: nothing happens. */
 void journal_add(struct journal *j, enum journal_lane lane,
                  const struct journal_event *event);

@@ -49,7 +49,6 @@ static void test_no_journal(void **state)
     (void)state;
     add(NULL, JOURNAL_READS, 1);
     journal_close(NULL);
-    assert_true(journal_bytes(1000) >= 2000 * sizeof(struct journal_event));
 }
 
 enum { MANY = 200000 };
