@@ -58,7 +58,7 @@ static void tiles(FILE *f, const struct advice *a, const json_t *report)
     snprintf(t[2].label, sizeof t[2].label, "of the drive's %.2f GB/s",
              a->rate / 1e9);
     snprintf(t[3].value, sizeof t[3].value, "%.2f",
-             part_number(report, "decode", "overlap"));
+             (a->seconds - a->rest_s) / a->seconds);
     snprintf(t[3].label, sizeof t[3].label,
              "overlap: the longer side / time");
     snprintf(t[4].value, sizeof t[4].value, "%.0f %%", 100 * a->hit_share);

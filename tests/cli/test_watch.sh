@@ -47,6 +47,35 @@ if x["decode_loads"] * size != decode:
     sys.exit(f"# decode bytes: replay {x['decode_loads'] * size}, {decode}")
 if r["prefill"]["passes"] + r["decode"]["passes"] != len(x["step_loads"]):
     sys.exit("# passes")
+
+# The columns: where experts were, weights, time.
+import struct
+t = open(trace, "rb").read()
+header, = struct.unpack_from("<I", t, 12)
+layers, first, _, experts, k = struct.unpack_from("<5H", t, 20)
+cells, how, us, at, token = layers * k, [0] * 5, 0, header, []
+while at < len(t):
+    size, = struct.unpack_from("<I", t, at)
+    token.append(struct.unpack_from("<I", t, at + 12)[0])
+    weights = struct.unpack_from(f"<{cells}H", t, at + 24 + 2 * cells)
+    for m in range(layers):
+        if abs(sum(weights[m * k:m * k + k]) - 65535) > k:
+            sys.exit("# weights of a row do not add up to 1")
+    for h in t[at + 24 + 4 * cells:at + 24 + 5 * cells]:
+        how[h] += 1
+    step = struct.unpack_from("<I", t, at + 16)[0]
+    if at + size == len(t) or struct.unpack_from("<I", t, at + size + 16)[0] \
+            != step: # rows of a pass have the same times
+        us += sum(struct.unpack_from(f"<{4 * layers}I", t,
+                                     at + 24 + 5 * cells))
+    at += size
+if how[0] + how[2] + how[3] != e["loads"] or how[1] + how[4] != e["hits"]:
+    sys.exit(f"# hit column {how}")
+spent = sum(r[p]["seconds"] for p in ("prefill", "decode")) * 1e6
+if not .3 * spent < us <= spent:
+    sys.exit(f"# timing column: {us} us of {spent}")
+if r["prompt_ids"] and token[:len(r["prompt_ids"])] != r["prompt_ids"]:
+    sys.exit("# token ids")
 print(frames)
 PY
 partial=0
