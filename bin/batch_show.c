@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bin/opt.h"
 #include "sched/stream.h"
 
 enum { SHOW_NS = 200 * 1000 * 1000 };
@@ -179,7 +180,8 @@ static void say_quoted(const char *word)
 
 void batch_show_again(int argc, char **argv)
 {
-    fputs("sluice: interrupted; the same command goes on:\n  sluice", stderr);
+    fprintf(stderr, "sluice: interrupted; the same command goes on:\n  %s",
+            opt_program);
     for (int i = 0; i < argc; i++) {
         fputc(' ', stderr);
         say_quoted(argv[i]);

@@ -40,7 +40,7 @@ static void say_run(char *out, const struct doctor *d)
     else
         snprintf(size, sizeof size, "%lluM",
                  (unsigned long long)(d->budget_bytes >> 20));
-    snprintf(out, NEXT_BYTES, "sluice run %s -m %s %s",
+    snprintf(out, NEXT_BYTES, "%s run %s -m %s %s", opt_program,
              quoted(word, sizeof word, d->model), size,
              d->has_tokenizer ? "-p 'The capital of France is' -n 8"
                               : "--ids 1,2,3 -n 8");
@@ -49,8 +49,8 @@ static void say_run(char *out, const struct doctor *d)
 static void say_next(char *out, const struct doctor *d)
 {
     if (!d->model) {
-        snprintf(out, NEXT_BYTES, "sluice synth /tmp/k3 --preset small && "
-                 "sluice run /tmp/k3 -p Hello -n 8");
+        snprintf(out, NEXT_BYTES, "%s synth /tmp/k3 --preset small && "
+                 "%s run /tmp/k3 -p Hello -n 8", opt_program, opt_program);
         return;
     }
     for (uint32_t i = 0; i < d->lines; i++)
@@ -59,8 +59,8 @@ static void say_next(char *out, const struct doctor *d)
             return;
         }
     if (d->count[DOCTOR_FAIL] || !d->complete)
-        snprintf(out, NEXT_BYTES, "sluice doctor DIR, with the folder that "
-                 "has config.json and the shards");
+        snprintf(out, NEXT_BYTES, "%s doctor DIR, with the folder that has "
+                 "config.json and the shards", opt_program);
     else
         say_run(out, d);
 }

@@ -57,8 +57,8 @@ static uint32_t count_wanted(struct doctor *d)
 static void say_download(char *out, const struct doctor *d,
                          const char *include)
 {
-    snprintf(out, FIX_BYTES, "hf download " REPOSITORY " --local-dir '%.800s' "
-             "%s", d->model, include);
+    snprintf(out, FIX_BYTES, "hf download " REPOSITORY " --local-dir '%.800s'"
+             "%s%s", d->model, include[0] ? " " : "", include);
 }
 
 static void append(char *text, size_t size, const char *separator,

@@ -9,6 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { HELP_COLUMN = 30 };
+
+const char *opt_program = "sluice";
+
 int opt_status(int parsed)
 {
     return parsed == OPT_HELPED ? 0 : 2;
@@ -22,6 +26,9 @@ int opt_usage_error(const struct opt_command *cmd, const char *format, ...)
     vfprintf(stderr, format, args);
     va_end(args);
     fprintf(stderr, "\nusage: %s\n", cmd->usage);
+    const char *name = cmd->usage + strlen("sluice ");
+    fprintf(stderr, "%s %.*s --help shows the options\n", opt_program,
+            (int)strcspn(name, " "), name);
     return 2;
 }
 
@@ -66,11 +73,34 @@ int opt_size(uint64_t *out, const char *text)
     return !shift && number != floor(number) ? -1 : 0;
 }
 
+/* Text at column `at`, where `from` columns are already written, in lines of
+ * at most 79 and no space at their ends. */
+static void print_wrapped(const char *text, int from, int at)
+{
+    int column = from;
+    while (*text) {
+        int word = (int)strcspn(text, " \n");
+        if (column > at && column + 1 + word > 79) {
+            putchar('\n');
+            column = 0;
+        }
+        printf("%*s%.*s", column > at ? 1 : at - column, "", word, text);
+        column = (column > at ? column + 1 : at) + word;
+        text += word;
+        if (*text == '\n') {
+            putchar('\n');
+            column = 0;
+        }
+        text += *text != 0;
+    }
+    putchar('\n');
+}
+
 static void print_help(const struct opt_command *cmd)
 {
     printf("usage: %s\n", cmd->usage);
     if (cmd->about)
-        printf("%s\n", cmd->about);
+        print_wrapped(cmd->about, 0, 0);
     putchar('\n');
     for (size_t i = 0; i < cmd->count; i++) {
         const struct opt *o = &cmd->table[i];
@@ -78,7 +108,12 @@ static void print_help(const struct opt_command *cmd)
         snprintf(left, sizeof left, "%c%c%s --%s%s%s", o->letter ? '-' : ' ',
                  o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
                  o->metavar ? " " : "", o->metavar ? o->metavar : "");
-        printf("  %-32s %s\n", left, o->help);
+        int wide = printf("  %s", left);
+        if (wide > HELP_COLUMN - 2 && o->help[0]) {
+            putchar('\n');
+            wide = 0;
+        }
+        print_wrapped(o->help, wide, HELP_COLUMN);
     }
 }
 

@@ -42,10 +42,15 @@ struct opt {
 
 struct opt_command {
     const char       *usage; /* "sluice run MODEL (-p TEXT | ...) [-n N]" */
-    const char       *about; /* one sentence under the usage in --help */
+    const char       *about; /* sentences under the usage in --help; these and
+                              * the options' are broken into lines */
     const struct opt *table;
     size_t            count;
 };
+
+/* The program as it was called, for commands that a hint tells to type. main
+ * sets it; "sluice" before that. */
+extern const char *opt_program;
 
 enum { OPT_HELPED = -1, OPT_WRONG = -2 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "bin/cmd.h"
+#include "bin/opt.h"
 
 static const struct cmd commands[] = {
     { "run", cmd_run, "generate from one prompt" },
@@ -26,26 +27,50 @@ static void print_commands(FILE *to)
     fputs("\nsluice COMMAND --help shows its options.\n", to);
 }
 
+static cmd_fn *find(const char *name)
+{
+    for (const struct cmd *c = commands; c->name; c++)
+        if (!strcmp(name, c->name))
+            return c->run;
+    return NULL;
+}
+
+static int unknown(const char *name)
+{
+    fprintf(stderr, "sluice: %s is not a command\n", name);
+    print_commands(stderr);
+    return 2;
+}
+
+/* sluice help [COMMAND] */
+static int help(int argc, char **argv)
+{
+    char *words[] = { argc > 2 ? argv[2] : NULL, (char *)"--help", NULL };
+    if (argc < 3) {
+        print_commands(stdout);
+        return 0;
+    }
+    cmd_fn *run = find(argv[2]);
+    return run ? run(2, words) : unknown(argv[2]);
+}
+
 static int run_command(int argc, char **argv)
 {
+    if (argc && strchr(argv[0], '/'))
+        opt_program = argv[0];
     if (argc < 2) {
         print_commands(stderr);
         return 2;
     }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
-        print_commands(stdout);
-        return 0;
-    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
+        !strcmp(argv[1], "help"))
+        return help(argc, argv);
     if (!strcmp(argv[1], "--version")) {
         puts("sluice " SLUICE_VERSION);
         return 0;
     }
-    for (const struct cmd *c = commands; c->name; c++)
-        if (!strcmp(argv[1], c->name))
-            return c->run(argc - 1, argv + 1);
-    fprintf(stderr, "sluice: %s is not a command\n", argv[1]);
-    print_commands(stderr);
-    return 2;
+    cmd_fn *run = find(argv[1]);
+    return run ? run(argc - 1, argv + 1) : unknown(argv[1]);
 }
 
 /* What could not be written was not done, whatever the command says. */

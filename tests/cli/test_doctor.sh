@@ -73,13 +73,13 @@ mount_loop() { # TYPE NAME
 
 "$S" synth "$D/tiny" --preset tiny > /dev/null 2>&1 || exit 1
 says "a whole model" 0 "^ok    shards       all" "^ok    config" \
-    "^ok    tokenizer" "^ok    floor" "^next: sluice run $D/tiny -m .* -p" \
+    "^ok    tokenizer" "^ok    floor" "^next: .*sluice run $D/tiny -m .* -p" \
     -- "$S" doctor "$D/tiny"
-says "no model" 0 "^ok    kernel" "^next: sluice synth" -- "$S" doctor
+says "no model" 0 "^ok    kernel" "^next: .*sluice synth" -- "$S" doctor
 "$S" doctor "$D/tiny" --json > "$D/out" && python3 - "$D/out" << 'PY'
 import json, sys
 d = json.load(open(sys.argv[1]))
-assert d["fail"] == 0 and d["next"].startswith("sluice run")
+assert d["fail"] == 0 and "sluice run" in d["next"]
 assert {c["verdict"] for c in d["checks"]} <= {"ok", "warn"}
 assert all(c["name"] and c["text"] for c in d["checks"])
 PY
@@ -103,7 +103,7 @@ says "only a config" 1 "^ok    config" "^fail  shards       none is here" \
 rm "$D/some/tiktoken.model"
 echo '{' > "$D/some/config.json"
 says "a config that is none" 1 "^fail  config" -- "$S" doctor "$D/some"
-says "no such folder" 1 "^fail  folder" "^next: sluice doctor DIR" \
+says "no such folder" 1 "^fail  folder" "^next: .*sluice doctor DIR" \
     -- "$S" doctor "$D/nowhere"
 "$S" doctor a b > /dev/null 2>&1
 [ $? -eq 2 ]
@@ -115,7 +115,7 @@ if [ $? -eq 77 ]; then
 else
     says "io_uring refused by seccomp" 0 \
         "^warn  io_uring .*seccomp filter" "fix: docker run --security-opt" \
-        "^next: sluice run" -- \
+        "^next: .*sluice run" -- \
         python3 "$HERE/seccomp.py" "$S" doctor "$D/tiny"
 fi
 if [ "$(id -u)" = 0 ] && setpriv --reuid=65534 --regid=65534 --clear-groups \
