@@ -225,17 +225,16 @@ static void note_all(struct outlook *l, const struct plan_args *a)
              a->compute_s);
     else
         note(l, "compute takes %.3g s a token: %.1f GB of weights at %.0f "
-                "GB/s of memory (see --compute)", l->compute_s,
+                "GB/s (--compute)", l->compute_s,
              (double)token_weight_bytes(&l->c) / 1e9, MEMORY_GBPS);
     if (a->batch)
-        note(l, "batches: the longer of reads and compute; arithmetic of many "
-                "rows at 20 operations for a byte that one row reads");
+        note(l, "a batch computes 20 operations in the time that memory moves "
+                "a byte");
     if (!a->s.drives)
-        note(l, "drives as in the table (see --device); what is said of one "
-                "is said of %.3g GB/s", DEFAULT_GBPS);
-    note(l, "%u threads, a context of %u, up to %u rows a pass; the floor "
-            "is for one row, lm_head streamed", l->o.threads, l->o.context,
-         l->o.rows);
+        note(l, "drives as in the table (--device); one drive means one of "
+                "%.3g GB/s", DEFAULT_GBPS);
+    note(l, "%u threads, a context of %u, up to %u rows a pass; the floor: "
+            "one row", l->o.threads, l->o.context, l->o.rows);
 }
 
 static int look_at_batch(struct outlook *l, struct why *why)
@@ -305,7 +304,8 @@ static void print_plan(const struct outlook *l)
     print_part("program", p->program_bytes, "");
     snprintf(text, sizeof text, "one sequence, %u positions", l->o.context);
     print_part("state", p->state_bytes, text);
-    snprintf(text, sizeof text, "%u rows a pass", p->rows);
+    snprintf(text, sizeof text, "%u row%s a pass", p->rows,
+             p->rows == 1 ? "" : "s");
     print_part("scratch", p->scratch_bytes, text);
     print_part("ring", p->ring_bytes, p->ring_bytes ? "" : "nothing streams");
     snprintf(text, sizeof text, "%u frames", p->staging_frames);
@@ -318,9 +318,9 @@ static void print_plan(const struct outlook *l)
     snprintf(text, sizeof text, "%u frames of %u experts", p->expert_frames,
              config_moe_layers(&l->c) * l->c.experts);
     print_part("experts", p->cache_bytes, text);
-    printf("\na token reads %.3f GB (%" PRIu64 " bytes): trunk %.3f, experts "
-           "%.3f, an embedding row;\n%.3g s at %s\n\n",
-           (double)l->now.read_bytes / 1e9, l->now.read_bytes,
+    printf("\na token reads %.3f GB: trunk %.3f, experts %.3f, an embedding "
+           "row;\nit takes %.3g s at %s\n\n",
+           (double)l->now.read_bytes / 1e9,
            (double)l->now.trunk_bytes / 1e9,
            (double)l->now.expert_bytes / 1e9, l->now_s, l->here.name);
 }
@@ -330,7 +330,7 @@ static void print_ladder(const struct outlook *l, bool given)
     printf("  memory    resident    expert  GB read    s a token at\n"
            "  GiB       %% of trunk  frames  a token ");
     for (uint32_t k = 0; k < l->columns; k++)
-        printf("%*s", l->column[k].drives > 1 ? 20 : 11, l->column[k].name);
+        printf("%*s", l->column[k].drives > 1 ? 20 : 9, l->column[k].name);
     putchar('\n');
     for (uint32_t i = 0; i < l->rungs; i++) {
         const struct rung *r = &l->rung[i];
@@ -343,7 +343,7 @@ static void print_ladder(const struct outlook *l, bool given)
                100 * (double)p->resident_payload_bytes / trunk,
                p->expert_frames, (double)r->cost.read_bytes / 1e9);
         for (uint32_t k = 0; k < l->columns; k++) {
-            int width = l->column[k].drives > 1 ? 20 : 11;
+            int width = l->column[k].drives > 1 ? 20 : 9;
             if (r->seconds[k] < 0)
                 printf("%*s", width, "-");
             else
@@ -463,14 +463,14 @@ int cmd_plan(int argc, char **argv)
         { "context", 'c', OPT_UINT, &a.s.context, "N",
           "positions a sequence may have; default 4096", NULL },
         { "threads", 't', OPT_UINT, &a.s.threads, "N",
-          "default: the physical cores here", NULL },
+          "threads; default: the physical cores here", NULL },
         { "rows", 0, OPT_UINT, &a.s.rows, "N",
           "most rows in a pass; default 256, lowered where memory is short",
           NULL },
         { "device", 0, OPT_CALL, &a.s, "GBPS[,US]",
           "a drive of this rate and latency; repeat for more", session_device },
         { "compute", 0, OPT_REAL, &a.compute_s, "SECONDS",
-          "of compute a token; default: weights at 100 GB/s of memory", NULL },
+          "a token computes; default: weights at 100 GB/s of memory", NULL },
         { "batch", 0, OPT_FLAG, &a.batch, NULL,
           "ids a second for 1 to 256 sequences", NULL },
         { "json", 0, OPT_FLAG, &a.json, NULL, "print JSON", NULL },
