@@ -123,13 +123,12 @@ static int help(FILE *to)
           "       sluice profile --report FILE [--timeline FILE] "
           "[--trace FILE] [-o FILE]\n"
           "Draw where a token's time went: run and draw, or draw the files "
-          "that a run has\nwritten. The page is complete in itself; "
-          "profile.html unless -o says otherwise.\n\n"
-          "      --report FILE            of the run, to read or to keep\n"
-          "      --timeline FILE          the same\n"
-          "      --trace FILE             the same, for what more memory would "
+          "that a run has\nwritten. The page is complete in itself.\n\n"
+          "      --report FILE           of the run, to read or to keep\n"
+          "      --timeline FILE         the same\n"
+          "      --trace FILE            the same, for what more memory would "
           "save\n"
-          "  -o, --output FILE            the page\n\n"
+          "  -o, --output FILE           the page; default profile.html\n\n"
           "sluice run --help shows the options of a run.\n", to);
     return to == stderr ? 2 : 0;
 }

@@ -412,7 +412,7 @@ int cmd_replay(int argc, char **argv)
     if (count < 0)
         return opt_status(count);
     if (count == 0)
-        return opt_usage_error(&command, "which trace?");
+        return opt_usage_error(&command, "replay needs a trace");
     if (o.width > GOVERNOR_WIDTH_MOST)
         return opt_usage_error(&command, "--width is at most 16");
     if (o.json && o.csv)

@@ -263,8 +263,8 @@ int cmd_tokenize(int argc, char **argv)
           "recognise special tokens in text", NULL },
     };
     const struct opt_command command = {
-        .usage = "sluice tokenize MODEL [-p TEXT | -f FILE] [--lines] "
-                 "[--decode] [--special]",
+        .usage = "sluice tokenize MODEL [-p TEXT | -f FILE] [--decode] "
+                 "[options]",
         .about = "Text to comma-separated ids, or back with --decode. MODEL "
                  "needs no more than\ntiktoken.model and "
                  "tokenizer_config.json. Decoding writes special tokens as "
@@ -278,7 +278,8 @@ int cmd_tokenize(int argc, char **argv)
     if (words < 0)
         return opt_status(words);
     if (words == 0)
-        return opt_usage_error(&command, "which MODEL?");
+        return opt_usage_error(&command, "tokenize needs the folder of a "
+                               "model");
     if (w.o.text && w.o.file)
         return opt_usage_error(&command, "-p and -f exclude each other");
     struct why why = { 0 };

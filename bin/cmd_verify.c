@@ -140,14 +140,14 @@ int cmd_verify(int argc, char **argv)
     struct verify_args a = { .io = "auto", .most = 100 };
     const struct opt table[] = {
         { "threads", 't', OPT_UINT, &a.threads, "N",
-          "that look at what is read; default: the physical cores", NULL },
-        { "io", 0, OPT_TEXT, &a.io, "METHOD", "auto, uring or pread", NULL },
+          "threads that check; default: the physical cores", NULL },
+        { "io", 0, OPT_TEXT, &a.io, "METHOD", "how to read: auto, uring or pread", NULL },
         { "most", 0, OPT_UINT, &a.most, "N",
-          "problems that are told one by one; default 100", NULL },
+          "problems that are named one by one; default 100", NULL },
         { "json", 0, OPT_FLAG, &a.json, NULL, "print JSON", NULL },
     };
     const struct opt_command cmd = {
-        "sluice verify MODEL [--json]",
+        "sluice verify MODEL [options]",
         "Read everything once and check everything that can be checked.",
         table, sizeof table / sizeof *table };
     const char *model = NULL;

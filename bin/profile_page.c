@@ -496,7 +496,7 @@ int profile_page(FILE *f, const char *about, const json_t *report,
     bool layered = layers_open(&l, report, phase);
     if (layered)
         layer_times(f, &l, a.tokens);
-    page_section(f, "Compute by kernel", a.decode ? "Seconds a new token."
+    page_section(f, "Compute by kernel", a.decode ? "Time a new token takes in each."
                                                   : "Seconds a prompt token.");
     kernels(f, &a, report, phase);
     int err = t ? over_time(f, &a, report, t, why) : 0;

@@ -105,7 +105,7 @@ fails 'no such file' 1 /nonexistent T -f /nonexistent
 fails 'a folder as text' 1 'Is a directory' T -f "$D"
 fails 'no such model' 1 /nonexistent/tiktoken.model \
     "$S" tokenize /nonexistent -p a
-fails 'no MODEL' 2 MODEL "$S" tokenize
+fails 'no MODEL' 2 'folder of a model' "$S" tokenize
 fails 'two sources' 2 '-p and -f' T -p a -f b
 fails 'unknown option' 2 --nope T --nope
 fails 'output full' 1 'No space left' \
