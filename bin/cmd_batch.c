@@ -241,7 +241,9 @@ static int open_model(struct batch_cmd *b)
     f.o.progress = batch_show_layer;
     f.o.progress_arg = &b->show;
     f.o.heap_bytes = batch_feed_bytes(&b->feed);
-    int err = watch_open(&b->watch, a->timeline, a->trace, b->model, &f.o,
+    int err = report_check(a->report, &b->why);
+    if (!err)
+        err = watch_open(&b->watch, a->timeline, a->trace, b->model, &f.o,
                          &b->why);
     if (!err)
         err = measure(b, &f);
@@ -271,9 +273,7 @@ static int finish(struct batch_cmd *b, double wall)
                         batch_show_report(&b->feed, &b->counts, &b->forecast,
                                           b->k, wall));
     report_say(report);
-    int err = 0;
-    if (b->a.s.report && report_write(b->a.s.report, report))
-        err = why_set(&b->why, -EIO, "the report is missing");
+    int err = report_write(b->a.s.report, report, &b->why);
     json_decref(report);
     return err;
 }
@@ -340,7 +340,7 @@ int cmd_batch(int argc, char **argv)
         { "input", 'i', OPT_TEXT, &a->in, "IN.jsonl",
           "one request a line; - is stdin", NULL },
         { "output", 'o', OPT_TEXT, &a->out, "OUT.jsonl",
-          "one answer a line; one that is there is gone on with; - is stdout",
+          "one answer a line; a file that exists is continued; - is stdout",
           NULL },
         { "new", 'n', OPT_UINT, &a->most, "N",
           "most new tokens of a request without max_tokens; default 64",
@@ -348,13 +348,17 @@ int cmd_batch(int argc, char **argv)
         { "keep-order", 0, OPT_FLAG, &a->in_order, NULL,
           "answers in the order of the requests", NULL },
         { "sequences", 0, OPT_UINT, &a->sequences, "N",
-          "at one time; default: as many as are fastest", NULL },
+          "requests at one time; default: as many as are fastest", NULL },
         SESSION_OPTIONS(&a->s),
     };
     const struct opt_command cmd = {
         "sluice batch MODEL -i IN.jsonl -o OUT.jsonl [options]",
         "Generate for many requests, all of them in each pass over the "
-        "weights.", table, sizeof table / sizeof *table };
+        "weights. A request is a line of JSON, like one of these or as the "
+        "lines of OpenAI's batch files:\n\n"
+        "{\"custom_id\": \"1\", \"prompt\": \"Hello\", \"max_tokens\": 8}\n"
+        "{\"custom_id\": \"2\", \"messages\": [{\"role\": \"user\", "
+        "\"content\": \"Hello\"}]}", table, sizeof table / sizeof *table };
     struct k3_options o;
     int words = opt_parse(&cmd, argc, argv, &b.model, 1);
     if (words < 0)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "bin/cmd.h"
 #include "bin/prompt.h"
@@ -59,9 +60,12 @@ static void say_text(struct run *r, uint32_t id)
 static void on_token(void *arg, uint32_t id)
 {
     struct run *r = arg;
-    if (!r->said)
-        progress_begin(&r->progress, "decode", r->a.most);
     progress_clear(&r->progress);
+    if (!r->said) {
+        progress_begin(&r->progress, "decode", r->a.most);
+        if (isatty(STDOUT_FILENO)) /* the line would wipe out the text */
+            r->progress.on = false;
+    }
     if (r->a.ids)
         printf(r->said ? ",%" PRIu32 : "%" PRIu32, id);
     else
@@ -133,12 +137,16 @@ static int open_session(struct run *r, const char *model, struct why *why)
     o.progress = progress_layer;
     o.progress_arg = &r->progress;
     r->progress.k = NULL;
-    err = watch_open(&r->watch, a->timeline, a->trace, model, &o, why);
+    err = report_check(a->report, why);
+    if (!err && a->logits && !(r->logits = fopen(a->logits, "we")))
+        err = why_set(why, -errno, "%s: %s", a->logits, strerror(errno));
+    if (!err)
+        err = watch_open(&r->watch, a->timeline, a->trace, model, &o, why);
     return err ? err : k3_open(&r->k, model, &o, why);
 }
 
 static int finish(struct run *r, const struct generate_result *result,
-                  double wall)
+                  double wall, struct why *why)
 {
     struct report_input in = {
         .k = r->k, .prompt = r->prompt.ids, .prompt_count = r->prompt.count,
@@ -151,9 +159,9 @@ static int finish(struct run *r, const struct generate_result *result,
     json_t *report = report_make(&in);
     report_drafts(report, result->drafted, result->accepted);
     report_say(report);
-    int status = r->a.s.report ? report_write(r->a.s.report, report) : 0;
+    int err = report_write(r->a.s.report, report, why);
     json_decref(report);
-    return status;
+    return err;
 }
 
 static int generate_all(struct run *r, struct why *why)
@@ -183,9 +191,9 @@ static int generate_all(struct run *r, struct why *why)
     finish_text(r);
     if (!err && r->logits && fflush(r->logits))
         err = why_set(why, -errno, "%s: %s", r->a.s.logits, strerror(errno));
-    if (!err && finish(r, &result,
-                       (double)(stream_clock_ns() - begin) / 1e9))
-        err = why_set(why, -EIO, "the report is missing");
+    if (!err)
+        err = finish(r, &result, (double)(stream_clock_ns() - begin) / 1e9,
+                     why);
     free(result.ids);
     return err;
 }
@@ -194,12 +202,6 @@ static int run_model(struct run *r, const char *model)
 {
     struct why why = { 0 };
     int err = open_session(r, model, &why);
-    if (!err && r->a.s.logits) {
-        r->logits = fopen(r->a.s.logits, "w");
-        if (!r->logits)
-            err = why_set(&why, -errno, "%s: %s", r->a.s.logits,
-                          strerror(errno));
-    }
     if (!err) {
         session_notes(r->k);
         session_catch(r->k);

@@ -1,13 +1,17 @@
 #include "bin/report.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "bin/cmd.h"
 #include "bin/memory.h"
 #include "bin/report_detail.h"
+
+static const double GIB = 1024.0 * 1024 * 1024;
 
 static json_t *ids(const uint32_t *list, uint64_t count)
 {
@@ -204,15 +208,38 @@ void report_drafts(json_t *report, uint64_t drafted, uint64_t accepted)
     json_object_set_new(report, "drafts", o);
 }
 
-int report_write(const char *path, const json_t *report)
+static int unwritable(struct why *why, const char *path, int error)
 {
-    FILE *f = fopen(path, "w");
-    if (f && !json_dumpf(report, f, JSON_INDENT(1)) && fputc('\n', f) != EOF &&
-        !fclose(f))
+    return why_set(why, -error, "%s: the report could not be written: %s",
+                   path, strerror(error));
+}
+
+int report_check(const char *path, struct why *why)
+{
+    if (!path)
         return 0;
-    fprintf(stderr, "sluice: %s: the report could not be written: %s\n", path,
-            strerror(errno));
-    return 1;
+    if (!access(path, F_OK)) /* opening would disturb a pipe */
+        return access(path, W_OK) ? unwritable(why, path, errno) : 0;
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return unwritable(why, path, errno);
+    close(fd);
+    unlink(path);
+    return 0;
+}
+
+int report_write(const char *path, const json_t *report, struct why *why)
+{
+    if (!path)
+        return 0;
+    FILE *f = fopen(path, "we");
+    if (!f)
+        return unwritable(why, path, errno);
+    int bad = json_dumpf(report, f, JSON_INDENT(1)) || fputc('\n', f) == EOF;
+    int error = bad && errno ? errno : EIO;
+    if (fclose(f) && !bad)
+        error = errno, bad = 1;
+    return bad ? unwritable(why, path, error) : 0;
 }
 
 static double real(const json_t *o, const char *part, const char *name)
@@ -220,33 +247,43 @@ static double real(const json_t *o, const char *part, const char *name)
     return json_number_value(json_object_get(json_object_get(o, part), name));
 }
 
+static void say_bytes(const json_t *r, const char *part)
+{
+    double s = real(r, part, "seconds"), bytes = real(r, part, "read_bytes");
+    double rate = real(r, "io", "device_bytes_per_s");
+    rate = rate > 0 ? rate : real(r, "io", "raw_bytes_per_s");
+    fprintf(stderr, "%s read %.3f GB a pass at %.2f GB/s", part,
+            bytes / 1e9 / real(r, part, "passes"), s > 0 ? bytes / s / 1e9 : 0);
+    if (rate > 0)
+        fprintf(stderr, ", %.0f %% of the drive%s %.2f GB/s",
+                s > 0 ? 100 * bytes / s / rate : 0,
+                real(r, "io", "drives") > 1 ? "s'" : "'s", rate / 1e9);
+    fputc('\n', stderr);
+}
+
 void report_say(const json_t *r)
 {
     bool decoded = real(r, "decode", "passes") > 0;
     const char *part = decoded ? "decode" : "prefill";
-    double s = real(r, part, "seconds"), bytes = real(r, part, "read_bytes");
-    double rate = real(r, "io", "device_bytes_per_s");
-    rate = rate > 0 ? rate : real(r, "io", "raw_bytes_per_s");
+    double s = real(r, part, "seconds");
     fprintf(stderr, "prefill %.0f tokens in %.2f s, decode %.0f tokens",
             real(r, "prefill", "tokens"), real(r, "prefill", "seconds"),
             real(r, "decode", "tokens"));
     if (decoded)
         fprintf(stderr, " in %.2f s: %.3g s/token", s,
                 real(r, "decode", "seconds_per_token"));
-    fprintf(stderr, "\n%s read %.3f GB a pass at %.2f GB/s", part,
-            bytes / 1e9 / real(r, part, "passes"), s > 0 ? bytes / s / 1e9 : 0);
-    if (rate > 0)
-        fprintf(stderr, ", %.0f %% of the drive's %.2f GB/s",
-                s > 0 ? 100 * bytes / s / rate : 0, rate / 1e9);
-    fprintf(stderr, "; memory %.2f of %.2f GB\n",
-            json_number_value(json_object_get(r, "peak_rss_bytes")) / 1e9,
-            real(r, "plan", "budget_bytes") / 1e9);
+    fputc('\n', stderr);
+    if (real(r, part, "passes") > 0)
+        say_bytes(r, part);
     if (decoded)
         fprintf(stderr, "time went to compute %.0f %%, waiting for trunk "
-                "%.0f %%, for experts %.0f %%; drive idle %.0f %%, overlap "
-                "%.2f\n", 100 * real(r, "decode", "compute_s") / s,
+                "%.0f %%, for experts %.0f %%\ndrive idle %.0f %%, overlap "
+                "%.2f; ", 100 * real(r, "decode", "compute_s") / s,
                 100 * real(r, "decode", "wait_trunk_s") / s,
                 100 * real(r, "decode", "wait_expert_s") / s,
                 100 * real(r, "decode", "disk_idle_share"),
                 real(r, "decode", "overlap"));
+    fprintf(stderr, "memory %.3f of %.3f GiB\n",
+            json_number_value(json_object_get(r, "peak_rss_bytes")) / GIB,
+            real(r, "plan", "budget_bytes") / GIB);
 }

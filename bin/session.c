@@ -51,6 +51,28 @@ const char *session_device(void *arg, const char *value)
     return NULL;
 }
 
+/* "--policy is A, B, C": what the option takes, in a static buffer. */
+static const char *choices(bool cache)
+{
+    static char text[256];
+    bool offline = false;
+    const char *each;
+    int n = snprintf(text, sizeof text, "%s",
+                     cache ? "--policy is one of" : "--prefetch is auto");
+    for (uint32_t i = 0; n < (int)sizeof text; i++) {
+        each = cache ? cache_policy_name(i, NULL, &offline)
+                     : predict_name(i, NULL);
+        if (!each)
+            break;
+        if (offline)
+            continue;
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s %s%s",
+                      cache && !i ? "" : ",", each,
+                      strcmp(each, "static-pin") ? "" : "=TRACE");
+    }
+    return text;
+}
+
 static bool known_policy(const char *name)
 {
     bool offline;
@@ -101,11 +123,11 @@ const char *session_options(const struct session_args *a,
         strcmp(a->io, "pread"))
         return "--io is auto, uring or pread";
     if (a->policy && !known_policy(a->policy))
-        return "--policy has no such policy (try sluice replay --help)";
+        return choices(true);
     if (a->policy && !strcmp(a->policy, "static-pin"))
         return "--policy static-pin needs a trace: static-pin=FILE";
     if (strcmp(a->prefetch, "auto") && !known_prefetch(a->prefetch))
-        return "--prefetch has no such predictor (try sluice replay --help)";
+        return choices(false);
     if (strcmp(a->draft, "off") && strcmp(a->draft, "auto") &&
         !draft_count(a->draft))
         return "--draft is off, auto or a number from 1 to 256";
@@ -165,8 +187,11 @@ void session_notes(struct k3 *k)
 {
     struct k3_facts f;
     k3_facts(k, &f);
-    for (uint32_t i = 0; i < f.reader.notes; i++)
+    for (uint32_t i = 0; i < f.reader.notes; i++) {
         fprintf(stderr, "sluice: %s\n", f.reader.note[i]);
+        if (f.arena_note && !strcmp(f.arena_note, f.reader.note[i]))
+            f.arena_note = NULL; /* both found it refused */
+    }
     if (f.arena_note)
         fprintf(stderr, "sluice: %s\n", f.arena_note);
 }

@@ -29,16 +29,16 @@ struct session_args {
     { "memory", 'm', OPT_SIZE, &(a)->memory, "SIZE", \
       "the budget; default: what is free", NULL }, \
     { "threads", 't', OPT_UINT, &(a)->threads, "N", \
-      "default: the physical cores", NULL }, \
+      "threads that compute; default: the physical cores", NULL }, \
     { "context", 'c', OPT_UINT, &(a)->context, "N", \
       "positions a sequence may have; default 4096", NULL }, \
     { "rows", 0, OPT_UINT, &(a)->rows, "N", \
       "most rows in a pass; default: planned", NULL }, \
-    { "io", 0, OPT_TEXT, &(a)->io, "METHOD", "auto, uring or pread", NULL }, \
+    { "io", 0, OPT_TEXT, &(a)->io, "METHOD", "how to read: auto, uring or pread", NULL }, \
     { "policy", 0, OPT_TEXT, &(a)->policy, "NAME", \
-      "expert cache policy; default dhd", NULL }, \
+      "which experts memory keeps; default dhd", NULL }, \
     { "prefetch", 0, OPT_TEXT, &(a)->prefetch, "NAME", \
-      "guess experts ahead; default auto", NULL }, \
+      "how to guess experts ahead; default auto", NULL }, \
     { "device", 0, OPT_CALL, (a), "GBPS[,US]", \
       "simulate a drive of this rate and latency; repeat for more", \
       session_device }, \
@@ -46,9 +46,9 @@ struct session_args {
       "guess ids from the text so far and verify them in the same pass: as " \
       "many as pay, or N; default off", NULL }, \
     { "temperature", 0, OPT_REAL, &(a)->temperature, "T", \
-      "default 0: the most likely id", NULL }, \
-    { "top-p", 0, OPT_REAL, &(a)->top_p, "P", "default 1", NULL }, \
-    { "seed", 0, OPT_UINT, &(a)->seed, "N", "of the sampler; default 0", \
+      "of sampling; default 0, the most likely id", NULL }, \
+    { "top-p", 0, OPT_REAL, &(a)->top_p, "P", "sample from the likeliest ids of this sum; default 1", NULL }, \
+    { "seed", 0, OPT_UINT, &(a)->seed, "N", "of sampling; default 0", \
       NULL }, \
     { "ignore-eos", 0, OPT_FLAG, &(a)->ignore_eos, NULL, \
       "do not stop at an end id", NULL }, \

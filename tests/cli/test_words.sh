@@ -1,0 +1,70 @@
+#!/bin/sh
+# Goal    what a person reads is whole: the text of a run on a terminal, help
+#         within 80 columns, figures that are numbers, hints that can be typed.
+# Method  every --help measured; a run on a pseudo-terminal, whose line-erasing
+#         sequences must not follow the text; runs with nothing to do, with a
+#         report that cannot be written, with names that are not known.
+S=${BUILD:-build}/sluice
+D=$(mktemp -d) || exit 1
+trap 'rm -rf "$D"' EXIT
+n=0
+verdict() { # status name
+    n=$((n + 1))
+    [ "$1" -eq 0 ] && echo "ok $n - $2" || echo "not ok $n - $2"
+}
+"$S" synth "$D/m" --preset tiny > "$D/out" 2>&1 || exit 1
+
+s=0
+for command in run batch plan doctor verify tokenize synth profile replay; do
+    "$S" $command --help > "$D/help" || s=1
+    grep -nE '^.{80}| $' "$D/help" | sed "s/^/# $command: /"
+    grep -qE '^.{80}| $' "$D/help" && s=1
+    "$S" help $command | cmp -s - "$D/help" || s=1
+done
+verdict $s "help fits 80 columns, and help COMMAND is the same"
+
+"$S" run "$D/m" -p Hello --polcy lru > "$D/out" 2> "$D/err"
+[ $? -eq 2 ] && grep -qx 'sluice: unknown option --polcy' "$D/err" &&
+    $(tail -n 1 "$D/err" | sed 's/ shows the options$//') > "$D/out" &&
+    grep -q '^usage: sluice run' "$D/out"
+verdict $? "the hint after a wrong option can be typed"
+
+"$S" run "$D/m" -p Hello --policy no > "$D/out" 2> "$D/err"
+s=$?
+"$S" run "$D/m" -p Hello --prefetch no > "$D/out" 2>> "$D/err"
+[ $s$? = 22 ] && grep -q 'policy is one of dhd, lru,.* static-pin=TRACE' \
+    "$D/err" && grep -q 'prefetch is auto,.* path' "$D/err" &&
+    ! grep -q 'min\|perfect' "$D/err"
+verdict $? "unknown policies and predictors: the sentence names the known"
+
+"$S" run "$D/m" -p Hello -n 0 > "$D/out" 2> "$D/err" && [ ! -s "$D/out" ] &&
+    grep -q 'decode 0 tokens' "$D/err" && ! grep -q nan "$D/err"
+verdict $? "no new tokens: no figure that is none"
+
+"$S" run "$D/m" -p Hello -n 2 --report "$D/no/report" > "$D/out" 2> "$D/err"
+[ $? -eq 1 ] && [ ! -s "$D/out" ] && [ "$(wc -l < "$D/err")" -eq 1 ] &&
+    grep -q "no/report: the report could not be written: No such" "$D/err"
+verdict $? "a report that cannot be written ends the run before it begins"
+"$S" run "$D/m" -p Hello -n 2 --report "$D/r" -m 1M > "$D/out" 2> "$D/err"
+[ $? -eq 1 ] && [ ! -e "$D/r" ]
+verdict $? "a run that fails leaves no empty report"
+
+if command -v script > /dev/null; then
+    "$S" run "$D/m" -p Hello -n 40 --ignore-eos 2> "$D/err" > "$D/text"
+    script -qec "$S run $D/m -p Hello -n 40 --ignore-eos --device 0.01" \
+        /dev/null < /dev/null 2>&1 | tr -d '\r' > "$D/tty"
+    python3 - "$D/tty" "$D/text" << 'PY'
+import sys
+shown, text = (open(p, "rb").read() for p in sys.argv[1:])
+# What is left of each line once the terminal has obeyed "erase the line".
+left = b"\n".join(l.split(b"\x1b[K")[-1] for l in shown.split(b"\n"))
+if b"\x1b[K" not in shown:
+    sys.exit("# no progress line was shown")
+if text.strip() not in left:
+    sys.exit("# the text was wiped out: %r" % left[:300])
+PY
+    verdict $? "a terminal keeps the text beside the progress line"
+else
+    n=$((n + 1))
+    echo "ok $n - a terminal keeps the text beside the progress line # SKIP no script"
+fi
