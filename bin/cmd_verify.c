@@ -141,7 +141,8 @@ int cmd_verify(int argc, char **argv)
     const struct opt table[] = {
         { "threads", 't', OPT_UINT, &a.threads, "N",
           "threads that check; default: the physical cores", NULL },
-        { "io", 0, OPT_TEXT, &a.io, "METHOD", "how to read: auto, uring or pread", NULL },
+        { "io", 0, OPT_TEXT, &a.io, "METHOD",
+          "how to read: auto, uring or pread", NULL },
         { "most", 0, OPT_UINT, &a.most, "N",
           "problems that are named one by one; default 100", NULL },
         { "json", 0, OPT_FLAG, &a.json, NULL, "print JSON", NULL },

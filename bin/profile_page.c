@@ -496,8 +496,9 @@ int profile_page(FILE *f, const char *about, const json_t *report,
     bool layered = layers_open(&l, report, phase);
     if (layered)
         layer_times(f, &l, a.tokens);
-    page_section(f, "Compute by kernel", a.decode ? "Time a new token takes in each."
-                                                  : "Seconds a prompt token.");
+    page_section(f, "Compute by kernel",
+                 a.decode ? "Time a new token takes in each."
+                          : "Time a prompt token takes in each.");
     kernels(f, &a, report, phase);
     int err = t ? over_time(f, &a, report, t, why) : 0;
     latencies(f, report);

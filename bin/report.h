@@ -26,7 +26,7 @@ void report_drafts(json_t *report, uint64_t drafted, uint64_t accepted);
 int  report_check(const char *path, struct why *why);
 /* Write JSON to a file. NULL: nowhere. 0 or a negative errno. */
 int  report_write(const char *path, const json_t *report, struct why *why);
-/* Lines on stderr: tokens and time, bytes and drive, where time went, memory. */
+/* Lines on stderr: tokens and time, bytes, where time went, memory. */
 void report_say(const json_t *report);
 
 #endif

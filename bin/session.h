@@ -34,7 +34,8 @@ struct session_args {
       "positions a sequence may have; default 4096", NULL }, \
     { "rows", 0, OPT_UINT, &(a)->rows, "N", \
       "most rows in a pass; default: planned", NULL }, \
-    { "io", 0, OPT_TEXT, &(a)->io, "METHOD", "how to read: auto, uring or pread", NULL }, \
+    { "io", 0, OPT_TEXT, &(a)->io, "METHOD", \
+      "how to read: auto, uring or pread", NULL }, \
     { "policy", 0, OPT_TEXT, &(a)->policy, "NAME", \
       "which experts memory keeps; default dhd", NULL }, \
     { "prefetch", 0, OPT_TEXT, &(a)->prefetch, "NAME", \
@@ -47,7 +48,8 @@ struct session_args {
       "many as pay, or N; default off", NULL }, \
     { "temperature", 0, OPT_REAL, &(a)->temperature, "T", \
       "of sampling; default 0, the most likely id", NULL }, \
-    { "top-p", 0, OPT_REAL, &(a)->top_p, "P", "sample from the likeliest ids of this sum; default 1", NULL }, \
+    { "top-p", 0, OPT_REAL, &(a)->top_p, "P", \
+      "sample from the likeliest ids of this sum; default 1", NULL }, \
     { "seed", 0, OPT_UINT, &(a)->seed, "N", "of sampling; default 0", \
       NULL }, \
     { "ignore-eos", 0, OPT_FLAG, &(a)->ignore_eos, NULL, \
