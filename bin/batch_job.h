@@ -34,6 +34,7 @@ struct batch_rules {
 };
 
 struct batch_job {
+    struct batch_job *after; /* the caller's */
     uint64_t line;
     json_t  *root;   /* until batch_job_body */
     json_t  *id;     /* custom_id: text or a whole number; NULL: none */

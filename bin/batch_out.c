@@ -155,7 +155,8 @@ static int sink_read(struct sink *s, batch_out_line *each, void *arg,
         }
         if (err)
             return err;
-        memmove(s->buffer, s->buffer + bytes, s->used - bytes);
+        if (bytes)
+            memmove(s->buffer, s->buffer + bytes, s->used - bytes);
         s->used -= bytes;
         if (s->capacity - s->used < STEP) {
             char *larger = realloc(s->buffer, s->capacity * 2 + STEP);

@@ -47,6 +47,7 @@ struct batch_cmd {
     struct forecast forecast; /* of the number of sequences there are */
     struct batch_counts counts;
     struct batch_job *first; /* read before the model was opened */
+    struct batch_job *asked; /* those that batch_run has */
     bool over;               /* the input came to its end */
     struct why why;          /* of a callback */
 };
@@ -71,6 +72,8 @@ static int next(void *arg, bool wait, struct batch_request *out)
         return BATCH_OVER;
     if (got <= 0)
         return got ? got : BATCH_NOTHING_NOW;
+    j->after = b->asked;
+    b->asked = j;
     *out = j->r;
     out->tag = (uint64_t)(uintptr_t)j;
     if (b->a.s.logits) {
@@ -103,6 +106,17 @@ static int logits(void *arg, uint64_t tag, const float *row)
                             &b->why);
 }
 
+static void drop(struct batch_cmd *b, struct batch_job *j)
+{
+    struct batch_job **at = &b->asked;
+    while (*at && *at != j)
+        at = &(*at)->after;
+    if (*at)
+        *at = j->after;
+    batch_job_free(j);
+    free(j);
+}
+
 static int finished(void *arg, uint64_t tag, uint32_t count,
                     enum batch_reason reason)
 {
@@ -113,8 +127,7 @@ static int finished(void *arg, uint64_t tag, uint32_t count,
         err = batch_logits_end(&b->logits, j->line, &b->why);
     if (!err)
         err = batch_feed_answer(&b->feed, j, count, reason, &b->why);
-    batch_job_free(j);
-    free(j);
+    drop(b, j);
     return err;
 }
 
@@ -320,10 +333,10 @@ static int batch(struct batch_cmd *b, int argc, char **argv)
     if (signal)
         batch_show_again(argc, argv);
     batch_logits_close(&b->logits);
-    if (b->first) {
-        batch_job_free(b->first);
-        free(b->first);
-    }
+    while (b->asked) /* of a job that did not come to its end */
+        drop(b, b->asked);
+    if (b->first)
+        drop(b, b->first);
     batch_feed_close(&b->feed, !err && b->over);
     tok_close(b->tok);
     config_free(&b->c);

@@ -37,6 +37,11 @@ job all
     [ "$(sed 's/.*"custom_id":"\([^"]*\)".*/\1/' "$D/all.out" | sort -u |
         wc -l)" -eq "$LINES" ]
 verdict $? "$LINES lines, an answer each"
+if grep -q __asan_init "$S" || grep -q __tsan_init "$S"; then
+    echo "ok $((n + 1)) - memory # SKIP a sanitizer takes memory of its own"
+    echo "1..$((n + 1))"
+    exit
+fi
 [ "$(peak all)" -le $((48 << 20)) ]
 verdict $? "the budget holds: $(peak all) bytes"
 [ "$(peak all)" -le $(($(peak quarter) + (1 << 20) + LINES * 100)) ]

@@ -1,0 +1,162 @@
+/* Goal    no line of a batch, however wrong, does more than get an error; what
+ *         is accepted keeps to its bounds, and its answer is JSON.
+ * Method  good lines with bytes and values changed, cut and joined at random,
+ *         and values of every type in every place. Sanitizers see the rest.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bin/batch_job.h"
+#include "tests/unit/tok_files.h"
+
+enum { ROUNDS = 6000, CONTEXT = 2048, LINE = 1024 };
+
+static const char *const good[] = {
+    "{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\","
+    "\"body\":{\"model\":\"k3\",\"prompt\":\"Hello\",\"max_tokens\":7,"
+    "\"temperature\":0.5,\"top_p\":0.9,\"seed\":3,\"stop\":[\"a\",\"b\"]}}",
+    "{\"custom_id\":\"b\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\","
+    "\"body\":{\"messages\":[{\"role\":\"system\",\"content\":\"x\"},"
+    "{\"role\":\"user\",\"name\":\"n\",\"content\":[{\"type\":\"text\","
+    "\"text\":\"y\"}]},{\"role\":\"assistant\",\"content\":null,"
+    "\"reasoning_content\":\"z\",\"tool_calls\":[]}],\"n\":1,"
+    "\"reasoning_effort\":\"low\",\"chat_template_kwargs\":{\"thinking\":true}"
+    "}}",
+    "{\"id\":7,\"prompt\":[1,2,3],\"max_tokens\":5,\"return_token_ids\":true,"
+    "\"ignore_eos\":false,\"logit_bias\":{},\"tools\":null,\"user\":\"u\"}",
+};
+
+static const char *const values[] = {
+    "null", "true", "-1", "0", "1e300", "99999999999999999999", "\"\"", "[]",
+    "{}", "[[]]", "[null]", "[{}]", "\"\\u0000\"", "[1,\"a\"]", "{\"a\":1}",
+    "\"\xf0\x9f\x98\x80\"", "0.5", "[[1,2],[3]]",
+};
+
+static struct tok *tok;
+static struct batch_rules rules;
+
+static int set_up(void **state)
+{
+    (void)state;
+    tok = tok_files_open(NULL, 0);
+    rules = (struct batch_rules){ .model = "m", .name = "m", .tok = tok,
+                                  .vocab = tok_vocab(tok),
+                                  .context = CONTEXT, .most = 9 };
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    tok_close(tok);
+    return 0;
+}
+
+/* Returns whether the line was accepted. */
+static bool feed(const char *line, size_t bytes)
+{
+    struct batch_job j;
+    struct why why = { 0 };
+    int err = batch_job_read(&j, 1, line, bytes, &why);
+    if (!err)
+        err = batch_job_body(&j, &rules, &why);
+    assert_true(!err || err == -EINVAL);
+    char *text;
+    if (!err) {
+        assert_in_range(j.r.prompt_count, 1, CONTEXT);
+        assert_true(j.r.most >= 1 &&
+                    j.r.prompt_count + j.r.most - 1 <= CONTEXT);
+        for (uint32_t i = 0; i < j.r.prompt_count; i++)
+            assert_true(j.r.ids[i] < rules.vocab);
+        j.r.ids[j.r.prompt_count] = 0xff; /* a byte that is no UTF-8 */
+        assert_true(reply_push(&j.reply, 0xff) >= 0);
+        text = batch_job_answer(&j, &rules, 1, BATCH_LENGTH);
+    } else {
+        assert_true(why.text[0] && j.code);
+        text = batch_job_error(&j, &why);
+    }
+    assert_non_null(text);
+    assert_null(strchr(text, '\n'));
+    json_t *answer = json_loads(text, JSON_ALLOW_NUL, NULL);
+    assert_non_null(answer);
+    json_decref(answer);
+    free(text);
+    batch_job_free(&j);
+    return !err;
+}
+
+static void test_good(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        assert_true(feed(good[i], strlen(good[i])));
+}
+
+static void test_changed(void **state)
+{
+    (void)state;
+    uint64_t seed = 41;
+    uint32_t accepted = 0;
+    for (uint32_t r = 0; r < ROUNDS; r++) {
+        char line[LINE];
+        const char *from = good[tok_files_random(&seed, 3)];
+        size_t n = strlen(from);
+        memcpy(line, from, n);
+        for (uint32_t c = tok_files_random(&seed, 3) + 1; c > 0; c--) {
+            size_t at = tok_files_random(&seed, (uint32_t)n);
+            if (tok_files_random(&seed, 8) == 0)
+                n = at ? at : n; /* cut */
+            else
+                line[at] = (char)tok_files_random(&seed, 256);
+        }
+        accepted += feed(line, n);
+    }
+    assert_in_range(accepted, 10, ROUNDS - 10);
+}
+
+/* Put every value in the place of every other. */
+static void test_types(void **state)
+{
+    (void)state;
+    char line[LINE];
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        for (const char *at = strchr(good[i], ':'); at;
+             at = strchr(at + 1, ':'))
+            for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+                const char *end = at + 1;
+                int depth = 0;
+                bool text = false;
+                for (; *end; end++) {
+                    if (*end == '"')
+                        text = !text;
+                    if (text)
+                        continue;
+                    if (!depth && (*end == ',' || *end == '}' || *end == ']'))
+                        break;
+                    depth += *end == '{' || *end == '[';
+                    depth -= *end == '}' || *end == ']';
+                }
+                int n = snprintf(line, sizeof line, "%.*s%s%s",
+                                 (int)(at + 1 - good[i]), good[i], values[v],
+                                 end);
+                feed(line, (size_t)n);
+            }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_good),
+        cmocka_unit_test(test_changed),
+        cmocka_unit_test(test_types),
+    };
+    return cmocka_run_group_tests_name("batch lines", tests, set_up,
+                                       tear_down);
+}
