@@ -18,9 +18,8 @@
 #include "sched/stream.h"
 
 enum {
-    PROMPT_ROWS = 256, DEFAULT_NEW = 64,
+    DEFAULT_NEW = 64,
     SEQUENCES_MAX = 256, /* chosen; more with --sequences */
-    SEQUENCE_HEAP = 32,  /* bytes a position: ids, text, the answer */
     KERNELS_SHARE = 4,   /* of the memory, to time the kernels in */
 };
 
@@ -248,8 +247,8 @@ static int open_model(struct batch_cmd *b)
 {
     const struct session_args *a = &b->a.s;
     struct forecast_options f = {
-        .prompt_rows = PROMPT_ROWS, .drafts = session_draft(a).most,
-        .sequence_heap = SEQUENCE_HEAP * a->context, .hits = true };
+        .prompt_rows = FORECAST_PROMPT_ROWS, .drafts = session_draft(a).most,
+        .sequence_heap = FORECAST_POSITION_HEAP * a->context, .hits = true };
     session_options(a, &f.o);
     f.o.progress = batch_show_layer;
     f.o.progress_arg = &b->show;

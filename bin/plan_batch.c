@@ -4,11 +4,7 @@
 
 #include "model/token_cost.h"
 
-enum {
-    PROMPT_ROWS = 256,  /* as sluice batch plans */
-    SEQUENCE_HEAP = 32, /* the same, a position */
-    OPS_A_BYTE = 20,    /* arithmetic of many rows, to reads of one */
-};
+enum { OPS_A_BYTE = 20 }; /* arithmetic of many rows, to reads of one */
 
 #define GIB 0x1p30
 
@@ -19,8 +15,8 @@ int plan_batch_fill(struct plan_batch *b, const struct config *c,
     struct k3_shape shape;
     double rate = (double)token_weight_bytes(c) / compute_s;
     struct forecast_options f = {
-        .o = *o, .prompt_rows = PROMPT_ROWS,
-        .sequence_heap = (uint64_t)SEQUENCE_HEAP * o->context, .hits = false,
+        .o = *o, .prompt_rows = FORECAST_PROMPT_ROWS,
+        .sequence_heap = (uint64_t)FORECAST_POSITION_HEAP * o->context, .hits = false,
         .machine = { .drive_bytes = drive_bytes, .trunk_bytes = rate,
                      .trunk_ops = OPS_A_BYTE * rate, .expert_bytes = rate,
                      .expert_ops = OPS_A_BYTE * rate,

@@ -24,6 +24,11 @@
 
 #include "model/k3_shape.h"
 
+/* What sluice batch plans with: a large chunk of a prompt, as most experts are
+ * read for a small one, too; and the heap that a position of a sequence takes:
+ * its id, its text, its answer. */
+enum { FORECAST_PROMPT_ROWS = 448, FORECAST_POSITION_HEAP = 32 };
+
 /* What the machine does in a second; drives all together. Bytes of weights are
  * what one row computes with, operations what many rows do: two a weight and
  * row. */

@@ -19,7 +19,8 @@ enum {
     TILE_HEAP = 512,
     FRAME_HEAP = 320,         /* of loads and cache, a frame */
     THREAD_HEAP = 256 << 10,
-    DRAFT_SHARE = 16, /* drafts may take so much of what is above the floor */
+    DRAFT_SHARE = 16,  /* drafts may take so much of what is above the floor */
+    DRAFT_READS = 100, /* ... and make a pass read so much more */
 };
 
 void k3_option_defaults(struct k3_options *o)
@@ -182,6 +183,23 @@ static int plan_guesses(struct k3_shape *s, const struct config *c,
     }
 }
 
+/* Memory that draft rows may take, given a plan without them: none but what is
+ * left over, or what makes a pass read hardly more. */
+static uint64_t draft_memory(const struct k3_shape *s, const struct config *c)
+{
+    const struct plan *p = &s->plan;
+    uint64_t experts = (uint64_t)p->sequences * c->top_k;
+    experts = experts < c->experts ? experts : c->experts;
+    uint64_t pass_bytes =
+        p->streamed_payload_bytes +
+        experts * config_moe_layers(c) * expert_bytes(c);
+    uint64_t left = p->budget_bytes - p->total_bytes;
+    uint64_t most = (p->budget_bytes - p->floor_bytes) / DRAFT_SHARE;
+    uint64_t bytes = pass_bytes / DRAFT_READS;
+    bytes = bytes > left ? bytes : left;
+    return bytes < most ? bytes : most;
+}
+
 int k3_shape_plan(struct k3_shape *s, const struct config *c,
                   const struct k3_options *o, uint32_t threads)
 {
@@ -196,7 +214,7 @@ int k3_shape_plan(struct k3_shape *s, const struct config *c,
     k3_scratch_size(c, &granted, threads, &without);
     k3_scratch_size(c, o, threads, &with);
     uint64_t each = (with.fixed_bytes - without.fixed_bytes) / o->drafts + 1;
-    uint64_t room = (o->memory_bytes - floor_bytes) / DRAFT_SHARE / each;
+    uint64_t room = draft_memory(s, c) / each;
     granted.drafts = room < o->drafts ? (uint32_t)room : o->drafts;
     s->drafts = granted.drafts;
     err = plan_guesses(s, c, &granted, threads);

@@ -21,6 +21,7 @@ void small_model_make(struct small_model *m, uint32_t echo)
         { "num_experts", "16" },
         { "hidden_size", "64" },
         { "vocab_size", "512" },
+        { "intermediate_size", "8192" }, /* a trunk to stream */
     };
     struct synth_facts facts;
     struct why why = { 0 };

@@ -289,7 +289,7 @@ static void test_streamed(void **state)
 
 /* ---- fairness ---- */
 
-enum { LONG_PROMPT = 200 };
+enum { LONG_PROMPT = 4000 };
 
 struct fair {
     uint32_t long_ids[LONG_PROMPT + 4], short_ids[8][40];
@@ -352,7 +352,8 @@ static void test_fair(void **state)
     struct why why = { 0 };
     struct k3_options o = small_model_options(1u << 30);
     o.sequences = 4;
-    o.rows = 16;
+    o.rows = 256;
+    o.context = 4096;
     struct k3 *k = small_model_open(&random_model, &o);
     struct batch_options b = {
         .sequences = 4, .next = fair_next, .token = fair_token,
