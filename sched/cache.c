@@ -271,15 +271,6 @@ bool cache_resident(const struct cache *c, uint32_t layer, uint32_t expert)
     return cache_frame(c, layer, expert) != CACHE_NONE;
 }
 
-double cache_value(const struct cache *c, uint32_t layer, uint32_t expert)
-{
-    assert(layer < c->layers);
-    assert(expert < c->experts);
-    if (!c->policy->value)
-        return 0;
-    return c->policy->value(c->state, layer * c->experts + expert);
-}
-
 void cache_counters(const struct cache *c, struct cache_counters *out)
 {
     *out = c->counters;

@@ -106,9 +106,6 @@ void cache_forget(struct cache *c, uint32_t layer, uint32_t expert);
 /* The frame that holds the expert, or CACHE_NONE. */
 uint32_t cache_frame(const struct cache *c, uint32_t layer, uint32_t expert);
 bool     cache_resident(const struct cache *c, uint32_t layer, uint32_t expert);
-/* What the policy thinks keeping the expert is worth now, resident or not;
- * comparable within one cache only. 0 where the policy has no such number. */
-double   cache_value(const struct cache *c, uint32_t layer, uint32_t expert);
 void     cache_counters(const struct cache *c, struct cache_counters *out);
 
 /* The i-th policy and one line about it; NULL past the last. The first is the

@@ -43,7 +43,7 @@ struct policy {
     bool offline; /* needs options.next_use */
     int  (*open)(void **state, const struct cache_options *options);
     void (*close)(void *state);
-    /* May be NULL: group, hit, entered, left, value, audit. */
+    /* May be NULL: group, hit, entered, left, audit. */
     void (*group)(void *state, const struct policy_group *g);
     void (*hit)(void *state, const struct policy_group *g, uint32_t block);
     /* A resident block that is no member of the group, POLICY_FREE (only if
@@ -51,7 +51,6 @@ struct policy {
     uint32_t (*place)(void *state, const struct policy_group *g, uint32_t i);
     void (*entered)(void *state, const struct policy_group *g, uint32_t block);
     void (*left)(void *state, const struct policy_group *g, uint32_t block);
-    double (*value)(const void *state, uint32_t block);
     /* Asserts that the policy knows exactly the resident blocks:
      * frame_of[block] is CACHE_NONE for the others. */
     void (*audit)(const void *state, const uint32_t *frame_of);

@@ -124,12 +124,6 @@ static int dhd_open(void **state, const struct cache_options *o)
     return 0;
 }
 
-/* Layers until m runs again when `layer` runs now. */
-static uint32_t distance(const struct dhd *s, uint32_t m)
-{
-    return m > s->layer ? m - s->layer : m + s->layers - s->layer;
-}
-
 static uint32_t capped(uint32_t ticks)
 {
     return ticks < DHD_TICKS ? ticks : DHD_TICKS - 1;
@@ -269,13 +263,6 @@ static void dhd_left(void *state, const struct policy_group *g,
         find_least(s, m, g);
 }
 
-static double dhd_value(const void *state, uint32_t block)
-{
-    const struct dhd *s = state;
-    uint32_t m = block / s->experts;
-    return chance(s, block, s->at[m].tick) * s->rent[distance(s, m)];
-}
-
 static void dhd_audit(const void *state, const uint32_t *frame_of)
 {
     const struct dhd *s = state;
@@ -297,6 +284,5 @@ const struct policy policy_dhd = {
     .place = dhd_place,
     .entered = dhd_entered,
     .left = dhd_left,
-    .value = dhd_value,
     .audit = dhd_audit,
 };

@@ -121,11 +121,6 @@ static void ema_left(void *state, const struct policy_group *g,
     s->count[block / s->experts]--;
 }
 
-static double ema_value(const void *state, uint32_t block)
-{
-    return score_now(state, block);
-}
-
 static void ema_audit(const void *state, const uint32_t *frame_of)
 {
     const struct ema *s = state;
@@ -144,6 +139,5 @@ const struct policy policy_ema = {
     .place = ema_place,
     .entered = ema_entered,
     .left = ema_left,
-    .value = ema_value,
     .audit = ema_audit,
 };

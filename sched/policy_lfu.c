@@ -66,12 +66,6 @@ static void lfu_left(void *state, const struct policy_group *g,
     heap_drop(&s->heap, block);
 }
 
-static double lfu_value(const void *state, uint32_t block)
-{
-    const struct lfu *s = state;
-    return (double)(s->heap.key[block] >> 40);
-}
-
 static void lfu_audit(const void *state, const uint32_t *frame_of)
 {
     const struct lfu *s = state;
@@ -87,6 +81,5 @@ const struct policy policy_lfu = {
     .place = lfu_place,
     .entered = lfu_entered,
     .left = lfu_left,
-    .value = lfu_value,
     .audit = lfu_audit,
 };
