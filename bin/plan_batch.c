@@ -16,7 +16,8 @@ int plan_batch_fill(struct plan_batch *b, const struct config *c,
     double rate = (double)token_weight_bytes(c) / compute_s;
     struct forecast_options f = {
         .o = *o, .prompt_rows = FORECAST_PROMPT_ROWS,
-        .sequence_heap = (uint64_t)FORECAST_POSITION_HEAP * o->context, .hits = false,
+        .sequence_heap = (uint64_t)FORECAST_POSITION_HEAP * o->context,
+        .hits = false,
         .machine = { .drive_bytes = drive_bytes, .trunk_bytes = rate,
                      .trunk_ops = OPS_A_BYTE * rate, .expert_bytes = rate,
                      .expert_ops = OPS_A_BYTE * rate,
