@@ -403,8 +403,13 @@ int cmd_replay(int argc, char **argv)
     static const struct opt_command command = {
         "sluice replay TRACE... [--policy A,B] [--prefetch C,D] [--frames N,M]",
         "Compare cache and prefetch policies on recorded routing traces; with "
-        "--device,\non a clock: what a machine with that drive, --memory and "
-        "--compute would take.",
+        "--device, on a clock: what a machine with that drive, --memory and "
+        "--compute would take.\n\n"
+        "to min: points of hits that the best of all policies has more; x min: "
+        "loads, as a multiple of its. ahead, cover: loads guessed in time, "
+        "guessed at all; waste: guesses nobody asked for. trunk, exprt: time "
+        "spent waiting for them. x floor: time, as a multiple of the longer of "
+        "reads and compute.",
         table, sizeof table / sizeof *table,
     };
     const char *paths[TRACES_MOST];

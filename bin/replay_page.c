@@ -151,6 +151,8 @@ int replay_page(const char *path, const char *about,
     if (!good)
         fprintf(stderr, "sluice: %s: the page could not be written: %s\n",
                 path, strerror(errno ? errno : EIO));
+    else
+        fprintf(stderr, "the curves are in %s\n", path);
     return good ? 0 : 1;
 }
 
