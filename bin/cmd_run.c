@@ -131,8 +131,6 @@ static int open_session(struct run *r, const char *model, struct why *why)
     o.drafts = session_draft(a).most;
     if (o.rows > r->prompt.count)
         o.rows = (uint32_t)r->prompt.count;
-    if (o.rows < 1 + o.drafts)
-        o.rows = 1 + o.drafts;
     o.logits = a->logits ? 0 : 1;
     o.progress = progress_layer;
     o.progress_arg = &r->progress;

@@ -82,7 +82,8 @@ struct k3_options {
     uint32_t logits;    /* most rows of logits a pass, beside those of drafts;
                          * 0: as many as rows */
     uint32_t sequences;
-    uint32_t drafts;    /* most draft rows a pass; the plan may lower it */
+    uint32_t drafts;    /* most draft rows a pass; the plan may lower it, and
+                         * sees to it that there are so many rows and one */
     const char *io;       /* "auto", "uring", "pread" */
     const char *policy;   /* NULL: the default */
     const char *prefetch; /* NULL: "auto": gate where it pays */

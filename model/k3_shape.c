@@ -214,8 +214,12 @@ int k3_shape_plan(struct k3_shape *s, const struct config *c,
     k3_scratch_size(c, &granted, threads, &without);
     k3_scratch_size(c, o, threads, &with);
     uint64_t each = (with.fixed_bytes - without.fixed_bytes) / o->drafts + 1;
+    if (o->rows < 1 + o->drafts) /* they bring their rows */
+        each += s->input.row_bytes;
     uint64_t room = draft_memory(s, c) / each;
     granted.drafts = room < o->drafts ? (uint32_t)room : o->drafts;
+    if (granted.rows < 1 + granted.drafts)
+        granted.rows = 1 + granted.drafts;
     s->drafts = granted.drafts;
     err = plan_guesses(s, c, &granted, threads);
     s->plan.floor_bytes = floor_bytes;
