@@ -35,6 +35,8 @@ struct batch_rules {
 
 struct batch_job {
     struct batch_job *after; /* the caller's */
+    uint64_t name[2];        /* of what is asked; batch_partial.h */
+    uint32_t count;          /* new ids so far */
     uint64_t line;
     json_t  *root;   /* until batch_job_body */
     json_t  *id;     /* custom_id: text or a whole number; NULL: none */

@@ -10,18 +10,17 @@ static uint64_t mix(uint64_t z)
     return z ^ z >> 31;
 }
 
-static struct batch_key hash(const void *id, size_t bytes)
+void batch_keys_hash(const void *id, size_t bytes, uint64_t out[2])
 {
     const unsigned char *at = id;
-    struct batch_key k = { { 0x9e3779b97f4a7c15ull, bytes }, 0 };
+    uint64_t a = 0x9e3779b97f4a7c15ull, b = bytes;
     for (size_t i = 0; i < bytes; i++) {
-        k.hash[0] = mix(k.hash[0] + at[i]);
-        k.hash[1] = (k.hash[1] ^ at[i]) * 0x100000001b3ull;
-        k.hash[1] ^= k.hash[1] >> 29;
+        a = mix(a + at[i]);
+        b = (b ^ at[i]) * 0x100000001b3ull;
+        b ^= b >> 29;
     }
-    k.hash[0] = mix(k.hash[0]) | 1; /* never that of a free slot */
-    k.hash[1] = mix(k.hash[1]);
-    return k;
+    out[0] = mix(a) | 1; /* never that of a free slot */
+    out[1] = mix(b);
 }
 
 static struct batch_key *find(const struct batch_keys *s,
@@ -53,7 +52,8 @@ static int grow(struct batch_keys *s)
 struct batch_key *batch_keys_at(struct batch_keys *s, const void *id,
                                 size_t bytes)
 {
-    struct batch_key k = hash(id, bytes);
+    struct batch_key k = { .value = 0 };
+    batch_keys_hash(id, bytes, k.hash);
     if (s->count + s->count / 2 >= s->capacity && grow(s))
         return NULL;
     struct batch_key *at = find(s, &k);

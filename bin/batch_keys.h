@@ -20,6 +20,8 @@ struct batch_keys {
     size_t count, capacity; /* a power of two, or 0 */
 };
 
+/* The hash alone; the first half is never 0. */
+void batch_keys_hash(const void *id, size_t bytes, uint64_t out[2]);
 /* The entry of an id, made if need be; good until the next call. NULL: no
  * memory. */
 struct batch_key *batch_keys_at(struct batch_keys *s, const void *id,

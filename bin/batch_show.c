@@ -111,7 +111,7 @@ static json_t *forecast_object(const struct forecast *f)
                      "experts_per_layer", f->distinct);
 }
 
-json_t *batch_show_report(const struct batch_feed *f,
+json_t *batch_show_report(const struct batch_feed *f, uint64_t given,
                           const struct batch_counts *counts,
                           const struct forecast *forecast, struct k3 *k,
                           double wall_seconds)
@@ -133,6 +133,8 @@ json_t *batch_show_report(const struct batch_feed *f,
         "tokens_per_s", wall_seconds > 0 ? ids / wall_seconds : 0,
         "bytes_per_token",
         ids > 0 ? (double)read_bytes(k) / ids : 0);
+    json_object_set_new(o, "tokens_found_before",
+                        json_integer((json_int_t)given));
     json_object_set_new(o, "forecast", forecast_object(forecast));
     json_object_set_new(
         o, "measured",

@@ -27,8 +27,9 @@ void batch_show_pass(struct batch_show *s, const struct batch_feed *f,
 void batch_show_layer(void *show, uint32_t layer, uint32_t layers);
 void batch_show_end(struct batch_show *s);
 
-/* The object "batch" of the report. */
-json_t *batch_show_report(const struct batch_feed *f,
+/* The object "batch" of the report. `given`: new ids that an earlier process
+ * had found. */
+json_t *batch_show_report(const struct batch_feed *f, uint64_t given,
                           const struct batch_counts *counts,
                           const struct forecast *forecast, struct k3 *k,
                           double wall_seconds);

@@ -7,6 +7,7 @@
 
 #include "bin/batch_feed.h"
 #include "bin/batch_logits.h"
+#include "bin/batch_partial.h"
 #include "bin/batch_show.h"
 #include "bin/cmd.h"
 #include "bin/report.h"
@@ -42,11 +43,13 @@ struct batch_cmd {
     struct k3 *k;
     struct watch_files watch;
     struct batch_logits logits;
+    struct batch_partial partial;
     struct batch_show show;
     struct forecast forecast; /* of the number of sequences there are */
     struct batch_counts counts;
     struct batch_job *first; /* read before the model was opened */
     struct batch_job *asked; /* those that batch_run has */
+    uint64_t given;          /* ids that an earlier process had found */
     bool over;               /* the input came to its end */
     struct why why;          /* of a callback */
 };
@@ -71,6 +74,9 @@ static int next(void *arg, bool wait, struct batch_request *out)
         return BATCH_OVER;
     if (got <= 0)
         return got ? got : BATCH_NOTHING_NOW;
+    batch_partial_give(&b->partial, j, &b->feed.rules,
+                       b->a.s.mla_latent_eps);
+    b->given += j->r.given;
     j->after = b->asked;
     b->asked = j;
     *out = j->r;
@@ -93,6 +99,7 @@ static bool token(void *arg, uint64_t tag, uint32_t id)
 {
     struct batch_cmd *b = arg;
     int said = reply_push(&job_of(tag)->reply, id);
+    job_of(tag)->count++;
     if (said < 0)
         why_set(&b->why, said, "no memory for an answer");
     return said;
@@ -137,6 +144,7 @@ static int pass(void *arg, const struct batch_counts *counts)
     if (err)
         return err;
     batch_show_pass(&b->show, &b->feed, counts);
+    batch_partial_save(&b->partial, b->asked, session_signal());
     return session_signal() ? -ECANCELED : 0;
 }
 
@@ -175,6 +183,7 @@ static int open_feed(struct batch_cmd *b)
         err = batch_feed_open(&b->feed, a->in, a->out, a->in_order, &b->why);
     if (err)
         return err;
+    batch_partial_open(&b->partial, a->out);
     b->feed.rules = (struct batch_rules){
         .model = b->model, .name = b->name, .tok = b->tok, .vocab = b->c.vocab,
         .context = (uint32_t)a->s.context, .most = (uint32_t)a->most,
@@ -282,8 +291,8 @@ static int finish(struct batch_cmd *b, double wall)
     json_t *report = report_make(&in);
     report_drafts(report, b->counts.drafted, b->counts.accepted);
     json_object_set_new(report, "batch",
-                        batch_show_report(&b->feed, &b->counts, &b->forecast,
-                                          b->k, wall));
+                        batch_show_report(&b->feed, b->given, &b->counts,
+                                          &b->forecast, b->k, wall));
     report_say(report);
     int err = report_write(b->a.s.report, report, &b->why);
     json_decref(report);
@@ -336,6 +345,7 @@ static int batch(struct batch_cmd *b, int argc, char **argv)
         drop(b, b->asked);
     if (b->first)
         drop(b, b->first);
+    batch_partial_close(&b->partial, !err && b->over);
     batch_feed_close(&b->feed, !err && b->over);
     tok_close(b->tok);
     config_free(&b->c);

@@ -15,6 +15,7 @@ struct slot {
     enum slot_state state;
     struct batch_request r;
     uint32_t position; /* of its next row */
+    uint32_t known;    /* ids to read before there is a new one */
     uint32_t count;    /* new ids */
     uint32_t rows;     /* in this pass, drafts included */
     uint32_t drafts;
@@ -70,7 +71,9 @@ static int admit(struct batch *b)
             return 0;
         struct slot *s = &b->slot[i];
         *s = (struct slot){ .state = SLOT_PROMPT, .r = b->waiting };
-        assert(s->r.prompt_count >= 1 && s->r.most >= 1);
+        assert(s->r.prompt_count >= 1 && s->r.given < s->r.most);
+        s->known = s->r.prompt_count + s->r.given;
+        s->count = s->r.given;
         draft_init(&s->draft);
         k3_reset(b->k, i);
         b->waits = false;
@@ -93,7 +96,7 @@ static uint32_t share_prompts(struct batch *b, uint32_t left)
             struct slot *s = &b->slot[i];
             if (s->state != SLOT_PROMPT)
                 continue;
-            uint32_t need = s->r.prompt_count - s->position - s->rows;
+            uint32_t need = s->known - s->position - s->rows;
             uint32_t part = need < each ? need : each;
             part = part < left ? part : left;
             s->rows += part;
@@ -148,7 +151,7 @@ static void fill_rows(struct batch *b)
                 .phase = decode ? K3_DECODE : K3_PREFILL,
                 .draft = decode && j > 0,
                 .logits = decode || b->o->logits ||
-                          at + 1 == s->r.prompt_count,
+                          at + 1 == s->known,
                 .id = decode && j ? draft_guess(&s->draft, s->r.ids, j - 1)
                                   : s->r.ids[at] };
         }
@@ -198,15 +201,15 @@ static uint64_t sure_passes(const struct batch *b)
         if (s->state == SLOT_DECODE)
             passes += for_ids(b, s->r.most - s->count - s->rows);
         else
-            passes += for_prompt(b, s->r.prompt_count - s->position -
-                                        s->rows) +
-                      for_ids(b, s->r.most - 1);
+            passes += for_prompt(b, s->known - s->position - s->rows) +
+                      for_ids(b, s->r.most - s->count - 1);
         most = passes > most ? passes : most;
         least = passes < least ? passes : least;
     }
     if (b->waits) {
-        uint64_t passes = least + for_prompt(b, b->waiting.prompt_count) +
-                          for_ids(b, b->waiting.most - 1);
+        const struct batch_request *r = &b->waiting;
+        uint64_t passes = least + for_prompt(b, r->prompt_count + r->given) +
+                          for_ids(b, r->most - r->given - 1);
         most = passes > most ? passes : most;
     }
     return most;
@@ -259,7 +262,7 @@ static int after_prompt(struct batch *b, struct slot *s, uint32_t index)
         err = hand_logits(b, s, index + j);
     s->position += s->rows;
     b->counts->prompt_ids += s->rows;
-    if (err || s->position < s->r.prompt_count)
+    if (err || s->position < s->known)
         return err;
     if (b->o->logits)
         index += s->rows - 1;

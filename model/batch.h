@@ -33,6 +33,8 @@ struct batch_request {
     uint32_t *ids; /* the prompt, each below vocab; new ids go behind it */
     uint32_t  prompt_count, most; /* >= 1; ids has room for their sum, and
                                    * their sum less one fits the context */
+    uint32_t given; /* new ids that an earlier job found and that are there
+                     * already, fewer than `most`: read like the prompt */
     struct sample_options sample;
     bool      ignore_end; /* go on past end ids */
 };
@@ -43,7 +45,7 @@ enum batch_reason { BATCH_LENGTH, BATCH_END, BATCH_STOPPED };
 struct batch_counts {
     uint32_t running;    /* sequences that have a place */
     uint64_t finished;
-    uint64_t prompt_ids; /* that went through the model */
+    uint64_t prompt_ids; /* that went through the model, given ones too */
     uint64_t ids;        /* sampled, end ids included */
     uint64_t decode_ids; /* of those, in passes with a decode row */
     uint64_t drafted, accepted, passes;
@@ -61,7 +63,7 @@ struct batch_options {
     /* NULL, or the logits of every position, in order; the session then has
      * options.logits 0, else at least `sequences`. */
     int  (*logits)(void *arg, uint64_t tag, const float *row);
-    /* `count` new ids; an end id is not among them. */
+    /* `count` new ids, given ones too; an end id is not among them. */
     int  (*finished)(void *arg, uint64_t tag, uint32_t count,
                      enum batch_reason reason);
     /* After each pass; an error ends the job between two passes. */

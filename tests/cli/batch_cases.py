@@ -52,7 +52,7 @@ def by_id(path=OUT):
 
 
 def fresh():
-    for path in (OUT, OUT + ".held"):
+    for path in (OUT, OUT + ".held", OUT + ".partial"):
         if os.path.exists(path):
             os.remove(path)
 
@@ -260,6 +260,54 @@ def case_signals():
               "%s ends it between two passes" % number.name)
 
 
+def case_partial():
+    """The long request is cut, and goes on from where it was."""
+    fresh()
+    report = FOLDER + "/report"
+    lines = [{"id": "short", "prompt": [1], "max_tokens": 2},
+             {"id": "long", "prompt": [1, 2], "max_tokens": 1500,
+              "ignore_eos": True, "return_token_ids": True, "seed": 4,
+              "temperature": 0.7}]
+    words = ["--sequences", "2", "--report", report]
+    with open(IN, "w") as f:
+        f.writelines(json.dumps(line) + "\n" for line in lines)
+
+    def cut():
+        p = subprocess.Popen([SLUICE, "batch", MODEL, "-i", IN, "-o", OUT,
+                              "-t", "1", "-m", "64M", *words],
+                             stderr=subprocess.DEVNULL)
+        while not os.path.exists(OUT) or not os.path.getsize(OUT):
+            time.sleep(0.01)
+        p.send_signal(signal.SIGTERM)
+        return p.wait()
+    status = cut()
+    check(status == 143 and os.path.exists(OUT + ".partial"),
+          "what is unfinished is kept")
+    with open(OUT + ".partial") as f:
+        kept = f.read()
+    batch(lines, *words)
+    whole = [int(i) for i in run_alone(
+        "--ids", "1,2", "-n", "1500", "--ignore-eos", "--seed", "4",
+        "--temperature", "0.7").split(b",")]
+    with open(report) as f:
+        r = json.load(f)["batch"]
+    check(choice(by_id()["long"])["token_ids"] == whole and
+          r["tokens_found_before"] > 0 and
+          r["tokens"] + r["tokens_found_before"] == 1500,
+          "and gone on with, to the same ids")
+    check(not os.path.exists(OUT + ".partial"), "until the job is done")
+    for wrong in (kept[:len(kept) // 2], "", kept.replace("version 1", "v"),
+                  kept.replace(" 1", " 99999999", 3)):
+        fresh()
+        with open(OUT + ".partial", "w") as f:
+            f.write(wrong)
+        batch(lines, *words)
+        if choice(by_id()["long"])["token_ids"] != whole:
+            check(False, "a broken file of unfinished answers does no harm")
+            return
+    check(True, "a broken file of unfinished answers does no harm")
+
+
 def case_exits():
     fresh()
 
@@ -289,5 +337,6 @@ case_bad()
 case_order_and_resume()
 case_logits()
 case_signals()
+case_partial()
 case_exits()
 print("1..%d" % count)

@@ -41,7 +41,7 @@ def whole_lines(path):
 
 
 def fresh():
-    for path in (OUT, OUT + ".held"):
+    for path in (OUT, OUT + ".held", OUT + ".partial"):
         if os.path.exists(path):
             os.remove(path)
 

@@ -130,6 +130,7 @@ struct job {
     uint32_t order[REQUESTS], next, finished;
     uint32_t ids[REQUESTS][TEXT], rows[REQUESTS], said[REQUESTS];
     bool     late; /* requests come only now and then */
+    bool     given; /* some have part of their text already */
     uint64_t seed;
     /* bytes */
     struct k3 *k;
@@ -147,9 +148,13 @@ static int next(void *arg, bool wait, struct batch_request *out)
     uint32_t tag = j->order[j->next++];
     const struct expected *e = &j->truth[tag];
     memcpy(j->ids[tag], e->prompt, sizeof e->prompt);
+    uint32_t given = j->given && tag % 2 && e->count > 1 ? e->count / 2 : 0;
+    memcpy(j->ids[tag] + e->prompt_count, e->ids, given * sizeof *e->ids);
+    j->said[tag] = given;
     *out = (struct batch_request){
         .tag = tag, .ids = j->ids[tag], .prompt_count = e->prompt_count,
-        .most = e->most, .sample = e->sample, .ignore_end = e->ignore_end };
+        .most = e->most, .given = given, .sample = e->sample,
+        .ignore_end = e->ignore_end };
     return BATCH_TAKEN;
 }
 
@@ -214,7 +219,7 @@ static int pass(void *arg, const struct batch_counts *counts)
 
 struct variant {
     uint32_t places, rows, drafts;
-    bool     adaptive, late, streamed, echo;
+    bool     adaptive, late, streamed, echo, given;
 };
 
 static void run(const struct variant *v, uint64_t seed)
@@ -237,6 +242,7 @@ static void run(const struct variant *v, uint64_t seed)
     j->k = small_model_open(m, &o);
     assert_int_equal(k3_plan_of(j->k)->streamed_tiles > 0, v->streamed);
     j->late = v->late;
+    j->given = v->given;
     j->seed = seed;
     for (uint32_t i = 0; i < REQUESTS; i++) {
         uint32_t at = small_model_random(&seed) % (i + 1);
@@ -269,6 +275,12 @@ static void test_together(void **state)
     (void)state;
     run(&(struct variant){ .places = 10, .rows = 64 }, 2);
     run(&(struct variant){ .places = 5, .rows = 6, .late = true }, 3);
+}
+
+static void test_given(void **state)
+{
+    (void)state;
+    run(&(struct variant){ .places = 4, .rows = 11, .given = true }, 7);
 }
 
 static void test_drafts(void **state)
@@ -370,6 +382,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_together),
+        cmocka_unit_test(test_given),
         cmocka_unit_test(test_drafts),
         cmocka_unit_test(test_streamed),
         cmocka_unit_test(test_fair),
