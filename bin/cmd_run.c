@@ -15,7 +15,13 @@
 #include "model/tok_stream.h"
 #include "sched/stream.h"
 
-enum { DEFAULT_ROWS = 256, DEFAULT_NEW = 64 };
+enum {
+    DEFAULT_ROWS = 256,
+    DEFAULT_NEW = 64,
+    PIECE_BYTES = 4096, /* the longest that an id could be */
+    ID_HEAP = 96,      /* an id in lists and in the report */
+    IDS_FREE = 16384,  /* so many are in the program's share */
+};
 
 struct run_args {
     struct session_args s;
@@ -33,13 +39,26 @@ struct run {
     struct watch_files watch;
     FILE *logits;
     uint64_t said;
+    int mute; /* the errno for which stdout takes no more */
+    struct why *why;
 };
 
 static int write_logits(void *arg, const float *row)
 {
     struct run *r = arg;
     size_t n = k3_config(r->k)->vocab;
-    return fwrite(row, sizeof *row, n, r->logits) == n ? 0 : -EIO;
+    if (fwrite(row, sizeof *row, n, r->logits) == n)
+        return 0;
+    return why_set(r->why, -errno, "%s: %s", r->a.s.logits, strerror(errno));
+}
+
+/* Tokens that nobody can read need not be made. */
+static void flush_text(struct run *r)
+{
+    if (!fflush(stdout) || r->mute)
+        return;
+    r->mute = errno;
+    k3_cancel(r->k);
 }
 
 static void say_text(struct run *r, uint32_t id)
@@ -70,7 +89,7 @@ static void on_token(void *arg, uint32_t id)
         printf(r->said ? ",%" PRIu32 : "%" PRIu32, id);
     else
         say_text(r, id);
-    fflush(stdout);
+    flush_text(r);
     r->said++;
     progress_step(&r->progress, r->said);
 }
@@ -83,7 +102,7 @@ static void finish_text(struct run *r)
         fwrite(out, 1, tok_stream_flush(&r->stream, out, sizeof out), stdout);
     if (r->said)
         putchar('\n');
-    fflush(stdout);
+    flush_text(r);
 }
 
 static bool is_end(void *arg, uint32_t id)
@@ -104,12 +123,18 @@ static int read_prompt(struct run *r, const char *model, struct why *why)
             return err;
     }
     if (r->a.ids)
-        return prompt_ids(&r->prompt, r->a.ids, why);
+        return 0; /* they are there */
     if (r->a.file)
-        return prompt_file(&r->prompt, r->tok, r->a.file, why);
+        return prompt_file(&r->prompt, r->tok, r->a.file,
+                           r->a.s.context * PIECE_BYTES, why);
     int err = tok_encode(r->tok, r->a.text, strlen(r->a.text), false,
                          &r->prompt);
     return err ? why_set(why, err, "the prompt could not be encoded") : 0;
+}
+
+static uint64_t ids_heap(uint64_t ids)
+{
+    return ids > IDS_FREE ? (ids - IDS_FREE) * ID_HEAP : 0;
 }
 
 static int open_session(struct run *r, const char *model, struct why *why)
@@ -126,12 +151,18 @@ static int open_session(struct run *r, const char *model, struct why *why)
         return why_set(why, -EINVAL, "the prompt has %zu ids, the context "
                        "%" PRIu64 " positions (see --context)",
                        r->prompt.count, a->context);
+    if (r->prompt.count + r->a.most - (r->a.most > 0) > a->context)
+        return why_set(why, -EINVAL, "a prompt of %zu ids and %" PRIu64
+                       " new ones do not fit the context of %" PRIu64
+                       " positions (see --context)", r->prompt.count,
+                       r->a.most, a->context);
     if (!o.rows)
         o.rows = DEFAULT_ROWS;
     o.drafts = session_draft(a).most;
     if (o.rows > r->prompt.count)
         o.rows = (uint32_t)r->prompt.count;
     o.logits = a->logits ? 0 : 1;
+    o.heap_bytes = ids_heap(r->prompt.count + r->a.most);
     o.progress = progress_layer;
     o.progress_arg = &r->progress;
     r->progress.k = NULL;
@@ -173,11 +204,6 @@ static int generate_all(struct run *r, struct why *why)
         .all_logits = r->logits != NULL, .logits = write_logits,
         .token = on_token, .arg = r, .draft = session_draft(&r->a.s),
     };
-    if (r->prompt.count + r->a.most - (r->a.most > 0) > r->a.s.context)
-        return why_set(why, -EINVAL, "a prompt of %zu ids and %" PRIu64
-                       " new ones do not fit the context of %" PRIu64
-                       " positions (see --context)", r->prompt.count,
-                       r->a.most, r->a.s.context);
     result.ids = calloc(r->a.most + 1, sizeof *result.ids);
     if (!result.ids)
         return why_set(why, -ENOMEM, "no memory for %" PRIu64 " ids",
@@ -189,6 +215,11 @@ static int generate_all(struct run *r, struct why *why)
     finish_text(r);
     if (!err && r->logits && fflush(r->logits))
         err = why_set(why, -errno, "%s: %s", r->a.s.logits, strerror(errno));
+    if (r->mute && (!err || err == -ECANCELED)) {
+        *why = (struct why){ 0 }; /* it says that the pass was stopped */
+        err = why_set(why, -r->mute, "stdout could not be written: %s",
+                      strerror(r->mute));
+    }
     if (!err)
         err = finish(r, &result, (double)(stream_clock_ns() - begin) / 1e9,
                      why);
@@ -198,7 +229,8 @@ static int generate_all(struct run *r, struct why *why)
 
 static int run_model(struct run *r, const char *model)
 {
-    struct why why = { 0 };
+    struct why why = { 0 }, files = { 0 };
+    r->why = &why;
     int err = open_session(r, model, &why);
     if (!err) {
         session_notes(r->k);
@@ -206,10 +238,9 @@ static int run_model(struct run *r, const char *model)
         err = generate_all(r, &why);
         session_release();
     }
-    if (r->logits)
-        fclose(r->logits);
+    if (r->logits && fclose(r->logits) && !err)
+        err = why_set(&why, -errno, "%s: %s", r->a.s.logits, strerror(errno));
     k3_close(r->k);
-    struct why files;
     int lost = watch_close(&r->watch, err ? &files : &why);
     err = err ? err : lost;
     tok_close(r->tok);
@@ -252,6 +283,13 @@ int cmd_run(int argc, char **argv)
     const char *wrong = session_options(&r.a.s, &o);
     if (wrong)
         return opt_usage_error(&cmd, "%s", wrong);
+    struct why why = { 0 };
+    int err = r.a.ids ? prompt_ids(&r.prompt, r.a.ids, &why) : 0;
+    if (err) {
+        id_list_free(&r.prompt);
+        return err == -EINVAL ? opt_usage_error(&cmd, "%s", why.text)
+                              : session_failed(&why);
+    }
     tok_stream_init(&r.stream);
     return run_model(&r, model);
 }

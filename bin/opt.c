@@ -67,7 +67,7 @@ int opt_size(uint64_t *out, const char *text)
     if (errno || *end)
         return -1;
     double bytes = number * (double)(1ull << shift);
-    if (!(bytes < 9e18))
+    if (!(bytes >= 1 && bytes < 9e18))
         return -1;
     *out = shift ? (uint64_t)bytes : strtoull(text, NULL, 10);
     return !shift && number != floor(number) ? -1 : 0;

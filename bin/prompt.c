@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +19,8 @@ int prompt_ids(struct id_list *out, const char *list, struct why *why)
         errno = 0;
         unsigned long long id = strtoull(at, &end, 10);
         if (errno || id > UINT32_MAX)
-            return why_set(why, -EINVAL, "token id %.*s is out of range",
-                           (int)(end - at), at);
+            return why_set(why, -ERANGE, "token id %.*s is out of range",
+                           end - at < 40 ? (int)(end - at) : 40, at);
         if (id_list_push(out, (uint32_t)id))
             return why_set(why, -ENOMEM, "no memory for the prompt");
         while (*end == ' ' || *end == '\n')
@@ -35,7 +36,7 @@ int prompt_ids(struct id_list *out, const char *list, struct why *why)
 }
 
 int prompt_file(struct id_list *out, const struct tok *tok, const char *path,
-                struct why *why)
+                uint64_t most_bytes, struct why *why)
 {
     bool standard = !strcmp(path, "-");
     FILE *f = standard ? stdin : fopen(path, "r");
@@ -58,6 +59,10 @@ int prompt_file(struct id_list *out, const struct tok *tok, const char *path,
         bytes += got;
         if (!got)
             break;
+        if (bytes > most_bytes)
+            err = why_set(why, -EFBIG, "%s: has more than the %" PRIu64
+                          " bytes that are read for a context of this size",
+                          path, most_bytes);
     }
     if (!err && ferror(f))
         err = why_set(why, -errno, "%s: %s", path, strerror(errno));

@@ -32,7 +32,7 @@ const char *session_device(void *arg, const char *value)
     struct session_args *a = arg;
     char *end;
     double rate = strtod(value, &end), latency = 0;
-    if (end == value || !isfinite(rate) || rate <= 0 || rate > 1e6)
+    if (end == value || !(rate >= 1e-6) || !(rate <= 1e6))
         return "is not GBPS[,LATENCY_US]";
     if (*end == ',') {
         const char *second = end + 1;
@@ -211,12 +211,14 @@ void session_catch(struct k3 *k)
     caught = k;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
 }
 
 void session_release(void)
 {
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
+    signal(SIGPIPE, SIG_DFL);
     caught = NULL;
 }
 

@@ -80,7 +80,8 @@ int session_failed(const struct why *why);
 /* One line on stderr for each thing that was refused by the system. */
 void session_notes(struct k3 *k);
 
-/* SIGINT and SIGTERM cancel the session; a second one ends the process. */
+/* SIGINT and SIGTERM cancel the session; a second one ends the process. A pipe
+ * that nobody reads is an error of the write. */
 void session_catch(struct k3 *k);
 void session_release(void);
 /* 0, or the signal that came. */

@@ -1,7 +1,9 @@
 /* sluice.c - main: find the command, run it. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bin/cmd.h"
 #include "bin/opt.h"
@@ -73,9 +75,19 @@ static int run_command(int argc, char **argv)
     return run ? run(argc - 1, argv + 1) : unknown(argv[1]);
 }
 
+/* A closed standard stream would be the number of the next file that is opened.
+ * In its place stands one that takes nothing. */
+static void hold_streams(void)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0)
+            return;
+}
+
 /* What could not be written was not done, whatever the command says. */
 int main(int argc, char **argv)
 {
+    hold_streams();
     int status = run_command(argc, argv);
     errno = 0;
     if (status || (!fflush(stdout) && !ferror(stdout)))

@@ -30,7 +30,7 @@ int watch_open(struct watch_files *w, const char *timeline, const char *trace,
 
 int watch_close(struct watch_files *w, struct why *why)
 {
-    struct why second;
+    struct why second = { 0 };
     int err = timeline_close(w->timeline, why);
     int other = recorder_close(w->recorder, err ? &second : why);
     *w = (struct watch_files){ 0 };
