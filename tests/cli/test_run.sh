@@ -267,12 +267,13 @@ for way in list(fields(sound)):
         if turn % 3 == 0:
             root = copy.deepcopy(sound)
             old = holder(root, way)[way[-1]]
-            if "_token_id" in way[-1] or way[-1] == "gate_lower_bound":
-                continue # any of some values serves, with other ids
+            if "_token_id" in way[-1] or way[-1] == "gate_lower_bound" or \
+                    isinstance(old, float) and value == 1.5:
+                continue  # it serves, with other ids
             holder(root, way)[way[-1]] = value
             check("%s = %r" % (".".join(way), value), "config", root)
 print("# %d fields are needed" % named)
-sys.exit("\n".join(bad))
+sys.exit("\n".join(bad) or 0)
 PY
 cp "$M/config.json" "$D/config.json"
 "$python" "$D/sweep.py" "$S" "$M" "$IDS" > "$D/out" 2> "$D/err"
