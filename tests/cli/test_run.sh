@@ -30,7 +30,7 @@ run() { # options of run
 # said STATUS WORDS: one sentence with them, at most a hint after it, no token
 said() {
     [ ! -s "$D/out" ] && [ "$(grep -c '^sluice: ' "$D/err")" -eq 1 ] &&
-        ! grep -qv '^sluice: \|^hint: \|^usage: ' "$D/err" &&
+        ! grep -qv '^sluice: \|^hint: \|^usage: \|--help shows' "$D/err" &&
         grep -q -- "$1" "$D/err"
 }
 # refused NAME WORDS [option...]: by the folder as it is now; then it is sound
