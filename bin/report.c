@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bin/cmd.h"
@@ -216,10 +217,14 @@ static int unwritable(struct why *why, const char *path, int error)
 
 int report_check(const char *path, struct why *why)
 {
+    struct stat st;
     if (!path)
         return 0;
-    if (!access(path, F_OK)) /* opening would disturb a pipe */
+    if (!stat(path, &st)) { /* opening would disturb a pipe */
+        if (S_ISDIR(st.st_mode))
+            return unwritable(why, path, EISDIR);
         return access(path, W_OK) ? unwritable(why, path, errno) : 0;
+    }
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0)
         return unwritable(why, path, errno);
