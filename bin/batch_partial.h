@@ -1,7 +1,7 @@
 /* batch_partial.h - what unfinished requests have so far, for the next process.
  *
- * With the real model an answer may take hours. Every second or so, and when the
- * job is interrupted, the new ids of all requests that are running go to
+ * With the real model an answer may take hours. Every second or so, and when
+ * the job is interrupted, the new ids of all requests that are running go to
  * OUT.partial; the next process reads them like a part of the prompt and goes
  * on from there, to the same bits. An entry belongs to exactly what was asked:
  * model, id, prompt and sampling; one that belongs to nothing does nothing.

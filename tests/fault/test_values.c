@@ -2,8 +2,8 @@
  *         sentence that names the tensor, or did not use it; equal scores give
  *         the lower id, always.
  * Method  NaN or an infinity, in turn, at one place of every tensor outside the
- *         experts; the scale byte 255 in every expert, at the floor and with all
- *         of it in memory: both name it or both give the bits of the sound
+ *         experts; the scale byte 255 in every expert, at the floor and with
+ *         all of it in memory: both name it or both give the bits of the sound
  *         model. Huge but finite values: both the same again. Router rows that
  *         are copies of each other, by rows and threads.
  */
