@@ -381,7 +381,7 @@ static int prepare(struct bench *b)
     }
     if (!b->sequence_count)
         take_sequences(b, "1,2,4,8,16,32,64");
-    if (!b->budget_count) { /* what the most sequences need; half; all */
+    if (!b->budget_count) { /* what the most sequences need; half; the trunk */
         double first;
         o.paced_count = 0;
         o.sequences = o.rows = o.logits =
@@ -389,7 +389,7 @@ static int prepare(struct bench *b)
         least(&first, b->model, &o);
         b->budgets[b->budget_count++] = first;
         b->budgets[b->budget_count++] = first + 3e9;
-        b->budgets[b->budget_count++] = first + 10e9;
+        b->budgets[b->budget_count++] = first + 6.5e9;
     }
     return 0;
 }
