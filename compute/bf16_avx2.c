@@ -17,16 +17,16 @@ LANE_FN struct pair pair_split(__m256i lo, __m256i hi)
     };
 }
 
-LANE_FN struct pair pair_at(const struct product *a, size_t o, size_t b)
+LANE_FN struct pair pair_at(struct row row, size_t b)
 {
-    const __m256i *at = (const void *)(a->w + o * a->stride + b * 2);
+    const __m256i *at = (const void *)(row.w + b * 2);
     return pair_split(_mm256_loadu_si256(at), _mm256_loadu_si256(at + 1));
 }
 
-LANE_FN struct pair pair_tail(const struct product *a, size_t o, size_t b)
+LANE_FN struct pair pair_tail(struct row row, size_t b, size_t cols)
 {
     __m256i room[2] = { _mm256_setzero_si256(), _mm256_setzero_si256() };
-    memcpy(room, a->w + o * a->stride + b * 2, (a->cols - b) * 2);
+    memcpy(room, row.w + b * 2, (cols - b) * 2);
     return pair_split(room[0], room[1]);
 }
 

@@ -2,7 +2,7 @@
 
 #define WEIGHT_BITS 16
 #define TILE_X 6
-#define DIRECT_ROWS 2
+#define DIRECT_ROWS 1
 
 #include "compute/gemm_body.h"
 
@@ -15,16 +15,15 @@ LANE_FN struct pair pair_split(__m512i raw)
     };
 }
 
-LANE_FN struct pair pair_at(const struct product *a, size_t o, size_t b)
+LANE_FN struct pair pair_at(struct row row, size_t b)
 {
-    return pair_split(_mm512_loadu_si512(a->w + o * a->stride + b * 2));
+    return pair_split(_mm512_loadu_si512(row.w + b * 2));
 }
 
-LANE_FN struct pair pair_tail(const struct product *a, size_t o, size_t b)
+LANE_FN struct pair pair_tail(struct row row, size_t b, size_t cols)
 {
-    __mmask32 mask = 0xffffffffu >> (PACK_BLOCK - (a->cols - b));
-    return pair_split(
-        _mm512_maskz_loadu_epi16(mask, a->w + o * a->stride + b * 2));
+    __mmask32 mask = 0xffffffffu >> (PACK_BLOCK - (cols - b));
+    return pair_split(_mm512_maskz_loadu_epi16(mask, row.w + b * 2));
 }
 
 #include "compute/bf16_body.h"

@@ -6,8 +6,8 @@
  *     TILE_X               activation rows of a register tile
  *     DIRECT_ROWS          see below
  * and after it
- *     pair_at(a, o, b)     columns b .. b+31 of weight row o
- *     pair_tail(a, o, b)   the same for a last, partial block
+ *     pair_at(row, b)          columns b .. b+31 of a weight row
+ *     pair_tail(row, b, cols)  the same for a last, partial block
  *
  * Up to DIRECT_ROWS activation rows, memory is the limit: four weight rows at a
  * time, each unpacked in registers and multiplied on the spot.
@@ -24,10 +24,12 @@
 
 enum {
     TILE_W = 4, /* weight rows of a register tile */
-    PANEL = 16,
+    PANEL = 8, /* with CHUNK columns: 16 KB */
     CHUNK = 512,
-    STRIPE = 48, /* activation rows whose sums wait at a time */
+    BAND = 32, /* weight rows whose sums wait at a time */
+    STRIPE = 48, /* and activation rows */
     LINE = 64,
+    LINE_COLS = LINE * 8 / WEIGHT_BITS, /* weights in a cache line */
     BLOCK_BYTES = PACK_BLOCK * WEIGHT_BITS / 8,
     /* How far ahead of the loads few rows ask for weights: about what one core
      * has in flight, twice. */
@@ -51,13 +53,25 @@ struct product {
 
 struct panel {
     _Alignas(LINE) float w[PANEL][CHUNK];
-    _Alignas(LINE) float sum[STRIPE][PANEL][LANES];
+    _Alignas(LINE) float sum[STRIPE][BAND][LANES];
 };
 
-LANE_FN struct pair pair_at(const struct product *a, size_t o, size_t b);
-LANE_FN struct pair pair_tail(const struct product *a, size_t o, size_t b);
+/* One weight row. Kept in locals: vector stores may alias anything, and fields
+ * would be loaded again after each. */
+struct row {
+    const char *w;
+    const uint8_t *scale;
+};
 
-static bool finite(const struct product *a, size_t rows, size_t outputs)
+LANE_FN struct pair pair_at(struct row row, size_t b);
+LANE_FN struct pair pair_tail(struct row row, size_t b, size_t cols);
+
+LANE_FN struct row row_of(const struct product *a, size_t o)
+{
+    return (struct row){ a->w + o * a->stride, a->scale + o * a->scale_stride };
+}
+
+static bool all_finite(const struct product *a, size_t rows, size_t outputs)
 {
     float bad = 0.0f;
     for (size_t r = 0; r < rows; r++)
@@ -66,49 +80,52 @@ static bool finite(const struct product *a, size_t rows, size_t outputs)
     return bad == 0.0f;
 }
 
-/* Ask for what wn rows from o will need AHEAD_BYTES from here: rows lie one
+/* Ask for what wn rows from w will need AHEAD_BYTES from here: rows lie one
  * after the other, so the bytes do too. Beyond the matrix this does nothing. */
-LANE_FN void fetch_ahead(const struct product *a, size_t o, size_t wn, size_t b)
+LANE_FN void fetch_ahead(const char *w, size_t wn, size_t b)
 {
-    const char *at = a->w + o * a->stride + AHEAD_BYTES +
-                     b / PACK_BLOCK * BLOCK_BYTES * wn;
+    const char *at = w + AHEAD_BYTES + b / PACK_BLOCK * BLOCK_BYTES * wn;
     UNROLL for (size_t i = 0; i < wn * BLOCK_BYTES; i += LINE)
         __builtin_prefetch(at + i, 0, 2);
 }
 
 /* ---- few rows ---- */
 
-LANE_FN void direct_block(vf (*sum)[DIRECT_ROWS], const struct pair *pair,
-                          const float *x, size_t ld, size_t wn, size_t xn)
+/* One block of one weight row times xn activation rows. */
+LANE_FN void direct_block(vf *sum, struct pair pair, const float *x, size_t ld,
+                          size_t xn)
 {
     UNROLL for (size_t j = 0; j < xn; j++) {
-        vf even = vf_load(x + j * ld), odd = vf_load(x + j * ld + LANES);
-        UNROLL for (size_t i = 0; i < wn; i++) {
-            sum[i][j] = vf_fma(pair[i].even, even, sum[i][j]);
-            sum[i][j] = vf_fma(pair[i].odd, odd, sum[i][j]);
-        }
+        sum[j] = vf_fma(pair.even, vf_load(x + j * ld), sum[j]);
+        sum[j] = vf_fma(pair.odd, vf_load(x + j * ld + LANES), sum[j]);
     }
+    /* Load x again for the next weight row: twelve registers of it would not
+     * fit beside the sums. */
+    __asm__ volatile("" : : : "memory");
 }
 
 /* Weight rows [o, o+wn) times all xn activation rows. */
 LANE_FN void direct(const struct product *a, size_t o, size_t wn, size_t xn)
 {
-    const size_t whole = a->cols / PACK_BLOCK * PACK_BLOCK;
-    struct pair pair[TILE_W];
+    const size_t cols = a->cols, whole = cols / PACK_BLOCK * PACK_BLOCK;
+    const size_t ld = a->ld;
+    const float *x = a->xp;
+    struct row row[TILE_W];
+    UNROLL for (size_t i = 0; i < wn; i++)
+        row[i] = row_of(a, o + i);
     vf sum[TILE_W][DIRECT_ROWS];
     UNROLL for (size_t i = 0; i < wn; i++)
         UNROLL for (size_t j = 0; j < xn; j++)
             sum[i][j] = vf_set(0.0f);
     for (size_t b = 0; b < whole; b += PACK_BLOCK) {
+        fetch_ahead(row[0].w, wn, b);
         UNROLL for (size_t i = 0; i < wn; i++)
-            pair[i] = pair_at(a, o + i, b);
-        fetch_ahead(a, o, wn, b);
-        direct_block(sum, pair, a->xp + b, a->ld, wn, xn);
+            direct_block(sum[i], pair_at(row[i], b), x + b, ld, xn);
     }
-    if (whole < a->cols) {
+    if (whole < cols) {
         UNROLL for (size_t i = 0; i < wn; i++)
-            pair[i] = pair_tail(a, o + i, whole);
-        direct_block(sum, pair, a->xp + whole, a->ld, wn, xn);
+            direct_block(sum[i], pair_tail(row[i], whole, cols), x + whole, ld,
+                         xn);
     }
     UNROLL for (size_t j = 0; j < xn; j++) {
         float *y = a->y + j * a->ldy + o;
@@ -121,139 +138,208 @@ LANE_FN void direct(const struct product *a, size_t o, size_t wn, size_t xn)
     }
 }
 
-LANE_FN void direct_rows(const struct product *a, size_t outputs, size_t xn)
+#define DIRECT_CASE(m)                                                       \
+    case m:                                                                  \
+        for (; o + TILE_W <= outputs; o += TILE_W)                           \
+            direct(a, o, TILE_W, m);                                         \
+        for (; o < outputs; o++)                                             \
+            direct(a, o, 1, m);                                              \
+        break
+
+static void direct_rows(const struct product *a, size_t outputs, size_t rows)
 {
     size_t o = 0;
-    for (; o + TILE_W <= outputs; o += TILE_W)
-        direct(a, o, TILE_W, xn);
-    for (; o < outputs; o++)
-        direct(a, o, 1, xn);
+    switch (rows) {
+        DIRECT_CASE(1);
+#if DIRECT_ROWS >= 6
+        DIRECT_CASE(2);
+        DIRECT_CASE(3);
+        DIRECT_CASE(4);
+        DIRECT_CASE(5);
+        DIRECT_CASE(6);
+#endif
+    }
 }
 
 /* ---- more rows ---- */
 
+/* Columns [b, b+n) of one weight row, to a row of the panel. */
+LANE_FN void unpack_row(float *to, struct row row, size_t b, size_t n)
+{
+    size_t c = 0;
+    for (; c + PACK_BLOCK <= n; c += PACK_BLOCK) {
+        struct pair pair = pair_at(row, b + c);
+        vf_store(to + c, pair.even);
+        vf_store(to + c + LANES, pair.odd);
+    }
+    if (c < n) {
+        struct pair pair = pair_tail(row, b + c, b + n);
+        vf_store(to + c, pair.even);
+        vf_store(to + c + LANES, pair.odd);
+    }
+}
+
 /* Weight rows [o, o+count), columns [b, b+n), to the panel; rows up to the next
- * multiple of TILE_W are zero. */
+ * multiple of TILE_W repeat the last: what they give is not used. */
 static void unpack(const struct product *a, struct panel *p, size_t o,
                    size_t count, size_t b, size_t n)
 {
     for (size_t i = 0; i < (count + TILE_W - 1) / TILE_W * TILE_W; i++)
-        for (size_t c = 0; c < n; c += PACK_BLOCK) {
-            struct pair pair = { vf_set(0.0f), vf_set(0.0f) };
-            if (i < count)
-                pair = n - c >= PACK_BLOCK ? pair_at(a, o + i, b + c)
-                                           : pair_tail(a, o + i, b + c);
-            vf_store(p->w[i] + c, pair.even);
-            vf_store(p->w[i] + c + LANES, pair.odd);
-        }
+        unpack_row(p->w[i], row_of(a, o + (i < count ? i : count - 1)), b, n);
 }
 
-/* What comes after the chunk at hand: `rows` of every TILE_W weight rows from
- * `at`. The groups of activation rows share the asking between them. */
-struct next {
-    const char *at;
-    size_t rows;
+/* One register tile's work: TILE_W panel rows at w times activation rows at x,
+ * `cols` packed columns of each. The sums are read from `sum`, or start at
+ * zero, and go back there. While at it, ask for `fetch` rows of the weights
+ * that come after this chunk. */
+struct job {
+    const float *w, *x;
+    size_t ld, cols;
+    float (*sum)[BAND][LANES];
+    bool first;
+    const char *next;
+    size_t stride, fetch;
 };
 
-/* TILE_W panel rows from i times xn activation rows, n packed columns at x. The
- * sums are read from `sum`, or start at zero, and go back there. */
-LANE_FN void tile(const struct product *a, const struct panel *p, size_t i,
-                  const float *x, float (*sum)[PANEL][LANES], size_t n,
-                  bool first, size_t xn, struct next next)
+LANE_FN void tile(const struct job *t, size_t xn)
 {
-    const char *at = next.at + i * a->stride;
+    const float *w = t->w, *x = t->x;
+    const size_t ld = t->ld, cols = t->cols, fetch = t->fetch;
+    const size_t stride = t->stride;
+    const char *next = t->next;
+    float (*sum)[BAND][LANES] = t->sum;
     for (size_t h = 0; h < LANES; h += REG) {
         reg s[TILE_W][TILE_X];
         UNROLL for (size_t j = 0; j < xn; j++)
             UNROLL for (size_t k = 0; k < TILE_W; k++)
-                s[k][j] = first ? (reg){ 0 } : reg_load(&sum[j][i + k][h]);
-        for (size_t c = h; c < n; c += LANES) {
-            reg w[TILE_W];
-            UNROLL for (size_t k = 0; k < TILE_W; k++)
-                w[k] = reg_load(p->w[i + k] + c);
-            UNROLL for (size_t j = 0; j < xn; j++) {
-                reg xj = reg_load(x + j * a->ld + c);
-                UNROLL for (size_t k = 0; k < TILE_W; k++)
-                    s[k][j] = reg_fma(w[k], xj, s[k][j]);
+                s[k][j] = t->first ? (reg){ 0 } : reg_load(&sum[j][k][h]);
+        for (size_t c = 0; c < cols; c += PACK_BLOCK) {
+            if (h == 0 && c % LINE_COLS == 0) {
+                for (size_t k = 0; k < fetch; k++)
+                    __builtin_prefetch(next + k * stride, 0, 2);
+                next += LINE;
             }
-            if (h == 0 && c * WEIGHT_BITS / 8 % LINE == 0)
-                for (size_t k = 0; k < next.rows; k++)
-                    __builtin_prefetch(at + k * a->stride + c * WEIGHT_BITS / 8,
-                                       0, 2);
+            UNROLL for (size_t half = 0; half < PACK_BLOCK; half += LANES) {
+                reg wk[TILE_W];
+                UNROLL for (size_t k = 0; k < TILE_W; k++)
+                    wk[k] = reg_load(w + k * CHUNK + c + half + h);
+                UNROLL for (size_t j = 0; j < xn; j++) {
+                    reg xj = reg_load(x + j * ld + c + half + h);
+                    UNROLL for (size_t k = 0; k < TILE_W; k++)
+                        s[k][j] = reg_fma(wk[k], xj, s[k][j]);
+                }
+            }
         }
         UNROLL for (size_t j = 0; j < xn; j++)
             UNROLL for (size_t k = 0; k < TILE_W; k++)
-                reg_store(&sum[j][i + k][h], s[k][j]);
+                reg_store(&sum[j][k][h], s[k][j]);
     }
 }
 
-#define TILE_CASE(m)                                                         \
-    case m:                                                                  \
-        for (size_t i = 0; i < count; i += TILE_W)                           \
-            tile(a, p, i, x, sum, n, first, m, next);                        \
-        break
-
-/* The unpacked chunk times xn <= TILE_X activation rows. */
-static void tiles(const struct product *a, const struct panel *p, size_t count,
-                  const float *x, float (*sum)[PANEL][LANES], size_t n,
-                  bool first, size_t xn, struct next next)
-{
-    switch (xn) {
-        TILE_CASE(1);
-        TILE_CASE(2);
-        TILE_CASE(3);
-#if TILE_X >= 6
-        TILE_CASE(4);
-        TILE_CASE(5);
-        TILE_CASE(6);
+/* A function each: their loops need all the registers there are. */
+#define TILE(n)                                                              \
+    static __attribute__((noinline)) void tile_##n(const struct job *t)      \
+    {                                                                        \
+        tile(t, n);                                                          \
+    }
+TILE(1)
+TILE(2)
+TILE(3)
+#if TILE_X == 6
+TILE(4)
+TILE(5)
+TILE(6)
 #endif
+
+static void (*const tile_of[TILE_X + 1])(const struct job *t) = {
+    NULL,   tile_1, tile_2, tile_3,
+#if TILE_X == 6
+    tile_4, tile_5, tile_6,
+#endif
+};
+
+/* Where the weights lie that follow row i of a band, column b, in the order in
+ * which band() takes them. */
+static const char *after(const struct product *a, size_t o, size_t count,
+                         size_t i, size_t b)
+{
+    i += PANEL;
+    if (i >= count) {
+        i = 0;
+        b += CHUNK;
     }
+    if (b >= a->cols) {
+        i = count;
+        b = 0;
+    }
+    return a->w + (o + i) * a->stride + b / PACK_BLOCK * BLOCK_BYTES;
 }
 
-/* Weight rows [o, o+count) times activation rows [r, r+rows), rows <= STRIPE.
- * Groups of activation rows differ by one at most: six rows and one would leave
- * the second group bound by loads. */
-static void stripe(const struct product *a, struct panel *p, size_t o,
-                   size_t count, size_t r, size_t rows)
+/* The unpacked chunk of `high` rows from row i of the band, column b, times all
+ * rows of the stripe. Groups of activation rows differ by one at most: six rows
+ * and one would leave the second group bound by loads. */
+static void multiply(const struct product *a, struct panel *p, size_t i,
+                     size_t high, size_t r, size_t rows, size_t b, size_t n,
+                     const char *next)
 {
     const size_t groups = (rows + TILE_X - 1) / TILE_X;
-    for (size_t b = 0; b < a->cols; b += CHUNK) {
-        size_t n = a->cols - b < CHUNK ? a->cols - b : CHUNK;
-        size_t packed = (n + PACK_BLOCK - 1) / PACK_BLOCK * PACK_BLOCK;
-        const char *at = a->w + o * a->stride;
-        at += b + CHUNK < a->cols ? (b + CHUNK) * WEIGHT_BITS / 8
-                                  : PANEL * a->stride;
-        unpack(a, p, o, count, b, n);
-        for (size_t g = 0; g < groups; g++) {
-            size_t from = rows * g / groups, to = rows * (g + 1) / groups;
-            size_t share = TILE_W * (g + 1) / groups - TILE_W * g / groups;
-            struct next next = { at + TILE_W * g / groups * a->stride, share };
-            tiles(a, p, count, a->xp + (r + from) * a->ld + b, p->sum + from,
-                  packed, b == 0, to - from, next);
+    for (size_t g = 0; g < groups; g++) {
+        size_t from = rows * g / groups, to = rows * (g + 1) / groups;
+        size_t skip = TILE_W * g / groups; /* the groups share the asking */
+        for (size_t k = 0; k < high; k += TILE_W) {
+            const struct job t = {
+                .w = p->w[k],
+                .x = a->xp + (r + from) * a->ld + b,
+                .ld = a->ld,
+                .cols = (n + PACK_BLOCK - 1) / PACK_BLOCK * PACK_BLOCK,
+                .sum = (float (*)[BAND][LANES])p->sum[from][i + k],
+                .first = b == 0,
+                .next = next + (k + skip) * a->stride,
+                .stride = a->stride,
+                .fetch = TILE_W * (g + 1) / groups - skip,
+            };
+            tile_of[to - from](&t);
         }
     }
-    for (size_t j = 0; j < rows; j++)
-        for (size_t i = 0; i < count; i++)
-            a->y[(r + j) * a->ldy + o + i] = vf_fold(vf_load(p->sum[j][i]));
+}
+
+/* Weight rows [o, o+count), count <= BAND, times activation rows [r, r+rows),
+ * rows <= STRIPE. */
+static void band(const struct product *a, struct panel *p, size_t o,
+                 size_t count, size_t r, size_t rows)
+{
+    for (size_t b = 0; b < a->cols; b += CHUNK)
+        for (size_t i = 0; i < count; i += PANEL) {
+            size_t n = a->cols - b < CHUNK ? a->cols - b : CHUNK;
+            size_t high = count - i < PANEL ? count - i : PANEL;
+            unpack(a, p, o + i, high, b, n);
+            multiply(a, p, i, high, r, rows, b, n, after(a, o, count, i, b));
+        }
+    for (size_t j = 0; j < rows; j++) {
+        float *y = a->y + (r + j) * a->ldy + o, (*sum)[LANES] = p->sum[j];
+        size_t i = 0;
+        for (; i + 4 <= count; i += 4)
+            vf_fold4(y + i, vf_load(sum[i]), vf_load(sum[i + 1]),
+                     vf_load(sum[i + 2]), vf_load(sum[i + 3]));
+        for (; i < count; i++)
+            y[i] = vf_fold(vf_load(sum[i]));
+    }
 }
 
 static bool product(const struct product *a, size_t rows, size_t outputs)
 {
-    if (rows == 1) {
-        direct_rows(a, outputs, 1);
-        return finite(a, rows, outputs);
+    if (rows <= DIRECT_ROWS) {
+        direct_rows(a, outputs, rows);
+        return all_finite(a, rows, outputs);
     }
-#if DIRECT_ROWS >= 2
-    if (rows == 2) {
-        direct_rows(a, outputs, 2);
-        return finite(a, rows, outputs);
-    }
-#endif
+    const size_t stripes = (rows + STRIPE - 1) / STRIPE;
     struct panel p;
-    for (size_t o = 0; o < outputs; o += PANEL) {
-        size_t count = outputs - o < PANEL ? outputs - o : PANEL;
-        for (size_t r = 0; r < rows; r += STRIPE)
-            stripe(a, &p, o, count, r, rows - r < STRIPE ? rows - r : STRIPE);
+    for (size_t o = 0; o < outputs; o += BAND) {
+        size_t count = outputs - o < BAND ? outputs - o : BAND;
+        for (size_t s = 0; s < stripes; s++) {
+            size_t r = rows * s / stripes;
+            band(a, &p, o, count, r, rows * (s + 1) / stripes - r);
+        }
     }
-    return finite(a, rows, outputs);
+    return all_finite(a, rows, outputs);
 }

@@ -45,7 +45,7 @@ static bool bf16_gemm_ref(float *y, size_t ldy, const void *w, size_t cols,
         const char *row = (const char *)w + (o - begin) * cols * 2;
         for (size_t r = 0; r < rows; r++) {
             float lane[LANES] = { 0 };
-            for (size_t b = 0; b < ld; b += PACK_BLOCK) {
+            for (size_t b = 0; b < cols; b += PACK_BLOCK) {
                 float weight[PACK_BLOCK] = { 0 };
                 for (size_t c = 0; c < PACK_BLOCK && b + c < cols; c++)
                     weight[c] = widen(row, b + c);
@@ -62,6 +62,7 @@ static bool mxfp4_gemm_ref(float *y, size_t ldy, const void *w,
                            const void *scale, size_t cols, const float *xp,
                            size_t rows, size_t begin, size_t end)
 {
+    const size_t ld = pack_cols(cols);
     bool finite = true;
     for (size_t o = begin; o < end; o++) {
         const uint8_t *row = (const uint8_t *)w + (o - begin) * (cols / 2);
@@ -74,7 +75,7 @@ static bool mxfp4_gemm_ref(float *y, size_t ldy, const void *w,
                 for (size_t c = 0; c < MXFP4_BLOCK; c++)
                     weight[c] = s * mxfp4_element(row[(b + c) / 2] >>
                                                   (c % 2 * 4));
-                accumulate(lane, weight, xp + r * cols + b);
+                accumulate(lane, weight, xp + r * ld + b);
             }
             y[r * ldy + o] = fold(lane);
             finite &= isfinite(y[r * ldy + o]) != 0;

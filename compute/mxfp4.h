@@ -23,7 +23,7 @@ enum { MXFP4_BLOCK = 32 };
  *   y      f32 [rows][ldy]               written at columns [begin, end)
  *   w      u8  [end-begin][cols/2]       points at matrix row `begin`
  *   scale  u8  [end-begin][cols/32]      likewise
- *   xp     f32 [rows][cols]              packed rows, see pack.h
+ *   xp     f32 [rows][pack_cols(cols)]   packed rows, see pack.h
  *
  * Needs    cols % 32 == 0; 1 <= rows <= GEMM_ROWS_MAX (bf16.h); no alignment.
  * Order    A weight is its element times its scale, in float32; that product is

@@ -2,7 +2,7 @@
 
 #define WEIGHT_BITS 4
 #define TILE_X 3
-#define DIRECT_ROWS 1
+#define DIRECT_ROWS 1 /* one_row below instead */
 
 #include "compute/gemm_body.h"
 #include "compute/mxfp4.h"
@@ -23,13 +23,13 @@ LANE_FN vf widen(__m128i low, __m128i high)
                  lane_widen(_mm_unpackhi_epi8(low, high)) };
 }
 
-LANE_FN struct pair pair_at(const struct product *a, size_t o, size_t b)
+LANE_FN struct pair pair_at(struct row row, size_t b)
 {
     const __m128i nibble = _mm_set1_epi8(15);
-    uint8_t e = a->scale[o * a->scale_stride + b / MXFP4_BLOCK];
+    uint8_t e = row.scale[b / MXFP4_BLOCK];
     __m128i low = _mm_load_si128((const void *)scaled[e][0]);
     __m128i high = _mm_load_si128((const void *)scaled[e][1]);
-    __m128i raw = _mm_loadu_si128((const void *)(a->w + o * a->stride + b / 2));
+    __m128i raw = _mm_loadu_si128((const void *)(row.w + b / 2));
     __m128i even = _mm_and_si128(raw, nibble);
     __m128i odd = _mm_and_si128(_mm_srli_epi16(raw, 4), nibble);
     return (struct pair){
@@ -39,9 +39,10 @@ LANE_FN struct pair pair_at(const struct product *a, size_t o, size_t b)
 }
 
 /* There is none: cols is a multiple of 32. */
-LANE_FN struct pair pair_tail(const struct product *a, size_t o, size_t b)
+LANE_FN struct pair pair_tail(struct row row, size_t b, size_t cols)
 {
-    return pair_at(a, o, b);
+    (void)cols;
+    return pair_at(row, b);
 }
 
 /* Four sums a pair of weight rows: sum[q] holds lanes 4q .. 4q+3 of the first
@@ -121,11 +122,12 @@ static bool mxfp4_gemm_avx2(float *y, size_t ldy, const void *w,
     const struct product a = { .y = y + begin, .ldy = ldy, .w = w,
                                .scale = scale, .stride = cols / 2,
                                .scale_stride = cols / MXFP4_BLOCK,
-                               .cols = cols, .ld = cols, .xp = xp };
+                               .cols = cols, .ld = pack_cols(cols),
+                               .xp = xp };
     if (rows > 1)
         return product(&a, rows, end - begin);
     one_row(&a, end - begin);
-    return finite(&a, 1, end - begin);
+    return all_finite(&a, 1, end - begin);
 }
 
 void mxfp4_fill_avx2(struct kern *k)

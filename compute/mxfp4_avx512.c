@@ -2,7 +2,7 @@
 
 #define WEIGHT_BITS 4
 #define TILE_X 6
-#define DIRECT_ROWS 2
+#define DIRECT_ROWS 6
 
 #include "compute/gemm_body.h"
 #include "compute/mxfp4.h"
@@ -12,10 +12,10 @@
  * their lines stay in L1. */
 static _Alignas(64) float scaled[256][16];
 
-LANE_FN struct pair pair_at(const struct product *a, size_t o, size_t b)
+LANE_FN struct pair pair_at(struct row row, size_t b)
 {
-    const char *at = a->w + o * a->stride + b / 2;
-    uint8_t e = a->scale[o * a->scale_stride + b / MXFP4_BLOCK];
+    const char *at = row.w + b / 2;
+    uint8_t e = row.scale[b / MXFP4_BLOCK];
     __m512 table = _mm512_load_ps(scaled[e]);
     __m512i even = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)at));
     __m512i odd = _mm512_srli_epi32(even, 4);
@@ -25,9 +25,10 @@ LANE_FN struct pair pair_at(const struct product *a, size_t o, size_t b)
 }
 
 /* There is none: cols is a multiple of 32. */
-LANE_FN struct pair pair_tail(const struct product *a, size_t o, size_t b)
+LANE_FN struct pair pair_tail(struct row row, size_t b, size_t cols)
 {
-    return pair_at(a, o, b);
+    (void)cols;
+    return pair_at(row, b);
 }
 
 static bool mxfp4_gemm_avx512(float *y, size_t ldy, const void *w,
@@ -37,7 +38,8 @@ static bool mxfp4_gemm_avx512(float *y, size_t ldy, const void *w,
     const struct product a = { .y = y + begin, .ldy = ldy, .w = w,
                                .scale = scale, .stride = cols / 2,
                                .scale_stride = cols / MXFP4_BLOCK,
-                               .cols = cols, .ld = cols, .xp = xp };
+                               .cols = cols, .ld = pack_cols(cols),
+                               .xp = xp };
     return product(&a, rows, end - begin);
 }
 

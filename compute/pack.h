@@ -18,11 +18,14 @@
 
 enum { PACK_BLOCK = 32 };
 
-/* Floats in one packed row: cols rounded up to whole blocks. */
+/* Floats from one packed row to the next: cols in whole blocks, and some more
+ * where rows would otherwise lie a multiple of 4096 bytes apart and crowd into
+ * the same few lines of the L1 cache. */
 size_t pack_cols(size_t cols);
 
 /* Pack rows x [rows][cols], row stride ldx, to packed [rows][pack_cols(cols)].
- * The two do not overlap. */
+ * Whole blocks of each row are written, the rest of the stride is not. The two
+ * do not overlap. Products are fastest from 64-byte aligned rows. */
 void pack_rows(float *packed, const float *x, size_t rows, size_t cols,
                size_t ldx);
 

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@
 #include "compute/kern.h"
 #include "compute/mxfp4.h"
 #include "compute/pack.h"
+#include "compute/team.h"
 #include "compute/vmath.h"
 
 enum { ROWS_MAX = 101, OUTPUTS_MAX = 23, COLS_MAX = 1056, GUARD = 0x5a };
@@ -47,7 +49,7 @@ struct form {
     unsigned char scale[OUTPUTS_MAX * COLS_MAX / 32 + 8];
     size_t w_shift, scale_shift; /* bytes off alignment */
     float x[ROWS_MAX][COLS_MAX];
-    float packed[ROWS_MAX * COLS_MAX + 1];
+    float packed[ROWS_MAX * (COLS_MAX + 192) + 1];
     float want[ROWS_MAX][OUTPUTS_MAX];
     float got[ROWS_MAX][OUTPUTS_MAX + 2];
 };
@@ -162,7 +164,8 @@ static struct form form;
 
 static void bf16_bits(void **state)
 {
-    static const size_t cols[] = { 1, 20, 31, 32, 33, 40, 48, 96, 160, 1055 };
+    static const size_t cols[] = { 1,  20, 31,  32,   33,  40,
+                                   48, 96, 160, 1024, 1055 };
     (void)state;
     for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
         fill(&form, false, cols[i]);
@@ -172,7 +175,7 @@ static void bf16_bits(void **state)
 
 static void mxfp4_bits(void **state)
 {
-    static const size_t cols[] = { 32, 64, 96, 512, 544, 1056 };
+    static const size_t cols[] = { 32, 64, 96, 512, 544, 1024, 1056 };
     (void)state;
     for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
         fill(&form, true, cols[i]);
@@ -302,6 +305,93 @@ static void transposed_and_widened(void **state)
         }
 }
 
+struct split {
+    struct form *f;
+    struct team *team;
+    size_t rows, grain;
+};
+
+static void part(void *arg, size_t begin, size_t end, unsigned worker)
+{
+    const struct split *s = arg;
+    (void)worker;
+    multiply(s->f, s->f->got[0], OUTPUTS_MAX + 2, 0, s->rows, begin, end);
+}
+
+static void pass(void *arg)
+{
+    struct split *s = arg;
+    team_for(s->team, OUTPUTS_MAX, s->grain, part, s);
+}
+
+static void any_threads(void **state)
+{
+    (void)state;
+    for (unsigned threads = 1; threads <= 5; threads++) {
+        struct split s = { .f = &form };
+        assert_int_equal(team_open(&s.team, threads), 0);
+        fill(&form, threads % 2, 96);
+        settle(&form);
+        kern_init(best);
+        for (unsigned i = 0; i < 40; i++) {
+            s.rows = 1 + draw() % ROWS_MAX;
+            s.grain = 1 + draw() % 5;
+            memset(form.got, GUARD, sizeof form.got);
+            team_run(s.team, pass, &s);
+            for (size_t r = 0; r < s.rows; r++)
+                assert_memory_equal(form.got[r], form.want[r],
+                                    sizeof form.want[r]);
+        }
+        team_close(s.team);
+    }
+}
+
+/* The first rows of a released expert. */
+static void released_bytes(void **state)
+{
+    static const char folder[] = "../shared/data/kimi-k3/";
+    enum { ROWS = 64, COLS = 3584 };
+    static unsigned char w[ROWS * COLS / 2], scale[ROWS * COLS / 32];
+    static float x[COLS], xp[2 * COLS], y[ISA_COUNT][2][ROWS];
+    char path[96];
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        snprintf(path, sizeof path, "%sreleased_w1_%s.u8", folder,
+                 k ? "scale" : "packed");
+        FILE *f = fopen(path, "rb");
+        if (!f)
+            skip();
+        size_t size = k ? sizeof scale : sizeof w;
+        assert_int_equal(fread(k ? scale : w, 1, size, f), size);
+        fclose(f);
+    }
+    for (size_t i = 0; i < sizeof scale; i++)
+        assert_in_range(scale[i], 120, 122);
+    for (size_t c = 0; c < COLS; c++)
+        x[c] = draw_float();
+    pack_rows(xp, x, 1, COLS, COLS);
+    pack_rows(xp + pack_cols(COLS), x, 1, COLS, COLS);
+    for (enum isa isa = ISA_REF; isa <= best; isa++) {
+        kern_init(isa);
+        assert_true(mxfp4_gemm(y[isa][0], ROWS, w, scale, COLS, xp, 2, 0,
+                               ROWS));
+        assert_memory_equal(y[isa][0], y[ISA_REF][0], sizeof y[isa]);
+        assert_memory_equal(y[isa][1], y[isa][0], sizeof y[isa][1]);
+    }
+    for (size_t o = 0; o < ROWS; o++) {
+        double sum = 0.0, size = 0.0;
+        for (size_t c = 0; c < COLS; c++) {
+            static const double value[8] = { 0, 0.5, 1, 1.5, 2, 3, 4, 6 };
+            unsigned code = w[o * COLS / 2 + c / 2] >> (c % 2 * 4) & 15;
+            int e = scale[o * COLS / 32 + c / 32];
+            double weight = ldexp(value[code & 7], e - 127);
+            sum += (code & 8 ? -weight : weight) * (double)x[c];
+            size += weight * fabs((double)x[c]);
+        }
+        assert_true(fabs((double)y[ISA_REF][0][o] - sum) <= 1e-6 * size);
+    }
+}
+
 int main(void)
 {
     best = kern_init(ISA_COUNT - 1);
@@ -313,6 +403,8 @@ int main(void)
         cmocka_unit_test(mxfp4_refuses_255),
         cmocka_unit_test(finite_or_false),
         cmocka_unit_test(transposed_and_widened),
+        cmocka_unit_test(any_threads),
+        cmocka_unit_test(released_bytes),
     };
     return cmocka_run_group_tests_name("gemm bits", tests, NULL, NULL);
 }

@@ -45,6 +45,8 @@ static void pack_by_hand(void **state)
     assert_int_equal(pack_cols(1), 32);
     assert_int_equal(pack_cols(32), 32);
     assert_int_equal(pack_cols(33), 64);
+    assert_true(pack_cols(7168) > 7168 && pack_cols(7168) % 32 == 0);
+    assert_int_equal(pack_cols(3584), 3584);
     memset(packed, 0xff, sizeof packed);
     pack_rows(packed[0], x[0], 2, 33, 33);
     assert_true(packed[0][1] == 2.0f && packed[0][16] == 1.0f);
