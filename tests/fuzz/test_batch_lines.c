@@ -29,8 +29,8 @@ static const char *const good[] = {
     "\"reasoning_content\":\"z\",\"tool_calls\":[]}],\"n\":1,"
     "\"reasoning_effort\":\"low\",\"chat_template_kwargs\":{\"thinking\":true}"
     "}}",
-    "{\"id\":7,\"prompt\":[1,2,3],\"max_tokens\":5,\"return_token_ids\":true,"
-    "\"ignore_eos\":false,\"logit_bias\":{},\"tools\":null,\"user\":\"u\"}",
+    ("{\"id\":7,\"prompt\":[1,2,3],\"max_tokens\":5,\"return_token_ids\":true,"
+     "\"ignore_eos\":false,\"logit_bias\":{},\"tools\":null,\"user\":\"u\"}"),
 };
 
 static const char *const values[] = {

@@ -436,7 +436,7 @@ static void test_oracles(void **state)
         char path[64];
         struct config c;
         struct why why = { 0 };
-        struct ckpt *k;
+        struct ckpt *k = NULL;
         snprintf(path, sizeof path, "../shared/data/oracle/%c", which);
         if (access(path, R_OK))
             continue;
