@@ -1,10 +1,12 @@
 #!/bin/sh
 # Goal    a budget holds, and every byte of a run is accounted for: peak memory,
 #         trunk and experts read, and what the reader says it read.
-# Method  a tiny model at budgets from the floor up. A pass reads exactly what
-#         the plan streams, an expert load exactly one expert; the resident
-#         trunk is read once; the parts add up to the payload of the reader.
-#         The ids are the same at every budget.
+# Method  models at budgets from the floor up. A pass reads exactly what the
+#         plan streams, an expert load exactly one expert; the resident trunk
+#         is read once; the parts add up to the payload of the reader. Without
+#         a cache a token reads what `sluice plan` says. The ids are the same
+#         at every budget. With arguments, presets: tiny small bench k3; bench
+#         takes 9 GB of the drive, k3 is sparse and takes minutes.
 S=${BUILD:-build}/sluice
 D=$(mktemp -d) || exit 1
 trap 'rm -rf "$D"' EXIT
@@ -13,12 +15,11 @@ verdict() { # status name
     n=$((n + 1))
     [ "$1" -eq 0 ] && echo "ok $n - $2" || echo "not ok $n - $2"
 }
-"$S" synth "$D/m" --preset tiny --seed 3 > /dev/null 2>&1 || exit 1
 cat > "$D/check.py" <<'END'
-import json, os, sys
+import json, sys
 r = json.load(open(sys.argv[1]))
 plan, io, latency = r['plan'], r['io'], r['latency']
-expert = int(sys.argv[2])
+expert, sanitized = int(sys.argv[2]), sys.argv[3]
 bad = []
 def same(what, a, b):
     if a != b:
@@ -43,40 +44,69 @@ same('decode', decode['read_bytes'],
      decode['wasted_bytes'])
 same('reader', io['payload_bytes'],
      sum(c['payload_bytes'] for c in latency.values()))
-# A sanitizer takes memory of its own.
-flags = os.path.join(os.environ.get('BUILD', 'build'), 'flags')
-sanitized = 'fsanitize' in open(flags).read()
-if not sanitized and r['peak_rss_bytes'] > plan['budget_bytes']:
+if r['peak_rss_bytes'] > plan['budget_bytes'] and not sanitized:
     bad.append('peak %d' % r['peak_rss_bytes'])
+if len(sys.argv) > 4: # the plan of a run without a cache
+    plan_json = json.load(open(sys.argv[4]))
+    same('a token', decode['read_bytes'],
+         decode['passes'] * plan_json['read_bytes_per_token'])
+print('# %.1f MB of %.1f' % (r['peak_rss_bytes'] / 1e6,
+                             plan['budget_bytes'] / 1e6))
 if plan['total_bytes'] > plan['budget_bytes']:
     bad.append('plan above budget')
 for line in bad:
     print(line, file=sys.stderr)
 sys.exit(bool(bad))
 END
-floor=$("$S" run "$D/m" --ids 1 -n 1 -m 1M 2>&1 |
-        sed -n 's/.*floor of \([0-9]*\) bytes.*/\1/p')
-[ -n "$floor" ]
-verdict $? 'a budget below the floor is refused, and the floor is told'
-"$S" run "$D/m" --ids 1 -n 1 -m $((floor - 1)) > /dev/null 2>&1
-[ $? -eq 1 ]
-verdict $? 'one byte below the floor is refused'
-# Bytes of one expert of this preset, from the model itself.
-expert=$("$S" run "$D/m" --ids 1 -n 1 -m 1G --prefetch none \
-         --report "$D/one.json" 2> /dev/null > /dev/null &&
-    python3 -c 'import json, sys
+sanitized=$(grep -o 'fsanitize=[a-z]*' "${BUILD:-build}/flags")
+
+# budgets PRESET NEW BYTES...: the model at its floor and so much more
+budgets() {
+    preset=$1 new=$2
+    shift 2
+    sparse=$([ "$preset" = k3 ] && echo --sparse)
+    "$S" synth "$D/m" --preset "$preset" $sparse --seed 3 > /dev/null 2>&1 ||
+        exit 1
+    floor=$("$S" run "$D/m" --ids 1 -n 1 -m 1M 2>&1 |
+            sed -n 's/.*floor of \([0-9]*\) bytes.*/\1/p')
+    [ -n "$floor" ]
+    verdict $? "$preset: a budget below the floor is refused, the floor told"
+    "$S" run "$D/m" --ids 1 -n 1 -m $((floor - 1)) > /dev/null 2>&1
+    [ $? -eq 1 ]
+    verdict $? "$preset: one byte below the floor is refused"
+    for more; do
+        memory=$((floor + more))
+        for policy in dhd none; do
+            "$S" run "$D/m" --ids 5,6,7,8,9 -n "$new" --ignore-eos \
+                --prefetch none --policy $policy -m $memory -t 2 \
+                --report "$D/r.json" > "$D/ids" 2> "$D/err" || cat "$D/err"
+            # Bytes of one expert, from the model itself.
+            [ -n "$expert" ] || expert=$(python3 -c 'import json, sys
 r = json.load(open(sys.argv[1]))
-print(r["prefill"]["expert_demand_bytes"] // r["experts"]["loads"])' \
-        "$D/one.json")
-for more in 0 300000 1000000 3000000 400000000; do
-    "$S" run "$D/m" --ids 5,6,7,8,9 -n 6 --ignore-eos --prefetch none \
-        -m $((floor + more)) --report "$D/r.json" > "$D/ids.$more" 2> "$D/err" &&
-        python3 "$D/check.py" "$D/r.json" "$expert" &&
-        cmp -s "$D/ids.0" "$D/ids.$more"
-    s=$?
-    [ $s -eq 0 ] || cat "$D/err"
-    verdict $s "the floor and $more bytes: memory, bytes and ids are right"
+print(sum(r[p]["expert_demand_bytes"] for p in ("prefill", "decode")) //
+      r["experts"]["loads"])' \
+                "$D/r.json")
+            "$S" plan "$D/m" -m $memory -t 2 --rows 5 --json > "$D/plan.json"
+            [ -s "$D/first" ] || cp "$D/ids" "$D/first"
+            python3 "$D/check.py" "$D/r.json" "$expert" "$sanitized" \
+                $([ $policy = none ] && echo "$D/plan.json") &&
+                cmp -s "$D/ids" "$D/first"
+            verdict $? "$preset, $policy: the floor and $more bytes"
+        done
+    done
+    rm -rf "$D/m" "$D/first"
+    expert=
+}
+for preset in ${*:-tiny small}; do
+    case $preset in
+    tiny) budgets tiny 6 0 300000 1000000 3000000 400000000 ;;
+    small) budgets small 4 0 30000000 120000000 250000000 800000000 ;;
+    bench) budgets bench 3 0 500000000 2000000000 ;;
+    k3) budgets k3 2 0 700000000 6500000000 ;;
+    esac
 done
+[ $# -eq 0 ] || exit 0
+"$S" synth "$D/m" --preset tiny --seed 3 > /dev/null 2>&1 || exit 1
 "$S" run "$D/m" --ids 1,2 -n 2 -m 1G > /dev/full 2> "$D/err"
 [ $? -eq 1 ] && grep -q 'stdout could not be written' "$D/err"
 verdict $? 'ids that could not be written are a failure'
