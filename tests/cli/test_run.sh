@@ -372,6 +372,9 @@ verdict $? "stdout on a full drive"
 "$S" run "$M" --ids 3 -n 9 --ignore-eos 2> "$D/err" >&-
 [ $? -eq 1 ] && said 'stdout .*Bad file'
 verdict $? "no stdout"
+"$S" run "$M" --ids 3 -n 9 --ignore-eos --logits "$D/logits" 2> "$D/err" >&-
+[ $? -eq 1 ] && said 'stdout .*Bad file'
+verdict $? "no stdout, and another file in its place"
 {
     "$S" run "$M" --ids 3 -n 50 --ignore-eos 2> "$D/err"
     echo $? > "$D/status"
