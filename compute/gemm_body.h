@@ -33,7 +33,7 @@ enum {
     BLOCK_BYTES = PACK_BLOCK * WEIGHT_BITS / 8,
     /* How far ahead of the loads few rows ask for weights: about what one core
      * has in flight, twice. */
-    AHEAD_BYTES = 8192,
+    AHEAD_BYTES = 12288,
 };
 
 struct pair {
@@ -101,7 +101,8 @@ LANE_FN void direct_block(vf *sum, struct pair pair, const float *x, size_t ld,
     }
     /* Load x again for the next weight row: twelve registers of it would not
      * fit beside the sums. */
-    __asm__ volatile("" : : : "memory");
+    if (xn > 1)
+        __asm__ volatile("" : : : "memory");
 }
 
 /* Weight rows [o, o+wn) times all xn activation rows. */
