@@ -1,4 +1,7 @@
 #include "compute/lanes_avx512.h"
+
+enum { ROUTER_ROWS = 4 };
+
 #include "compute/row_body.h"
 
 void row_fill_avx512(struct kern *k)

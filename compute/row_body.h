@@ -1,6 +1,7 @@
 /* row_body.h - norms, gates, convolution and router in sixteen lanes.
  *
- * Included by row_avx2.c and row_avx512.c after their lanes_*.h; the reference
+ * Included by row_avx2.c and row_avx512.c after their lanes_*.h and ROUTER_ROWS,
+ * the experts whose sums fit in registers; the reference
  * in row_ref.c says the same in plain C. A partial last vector is padded with
  * zeros, which leave every sum as it is: all lanes of a sum start at +0, and a
  * sum of squares or of exact products that is zero so far is +0.
@@ -155,20 +156,25 @@ static void kda_decay(float *alpha, const float *z, const void *dt_bias,
     }
 }
 
-/* Experts in pairs share the widening of x. */
+/* `count` experts share the widening of x. Their rows lie one after the other;
+ * ask for the bytes 12 KB ahead. */
 LANE_FN bool router_rows(float *s, const char *w, const float *x, size_t cols,
                          size_t count)
 {
-    vd sum[2] = { vd_set(0.0), vd_set(0.0) };
+    vd sum[ROUTER_ROWS];
+    UNROLL for (size_t e = 0; e < count; e++)
+        sum[e] = vd_set(0.0);
     EACH(i, m, cols) {
         vd a = vd_widen(vf_load_n(x + i, m));
-        for (size_t e = 0; e < count; e++) {
+        UNROLL for (size_t k = 0; k < count; k += 2)
+            __builtin_prefetch(w + 12288 + 2 * count * i + 32 * k, 0, 2);
+        UNROLL for (size_t e = 0; e < count; e++) {
             vf b = vf_bf16_n(w + (e * cols + i) * 2, m);
             sum[e] = vd_fma(vd_widen(b), a, sum[e]);
         }
     }
     bool finite = true;
-    for (size_t e = 0; e < count; e++) {
+    UNROLL for (size_t e = 0; e < count; e++) {
         double total = vd_fold(sum[e]);
         s[e] = vmath_sigma1((float)total);
         finite &= total - total == 0.0;
@@ -179,14 +185,17 @@ LANE_FN bool router_rows(float *s, const char *w, const float *x, size_t cols,
 static bool router_scores(float *s, const void *w, const float *x, size_t cols,
                           size_t begin, size_t end)
 {
+    const char *at = w;
     bool finite = true;
     size_t e = begin;
-    for (; e + 2 <= end; e += 2)
-        finite &= router_rows(s + e, (const char *)w + (e - begin) * cols * 2,
-                              x, cols, 2);
-    if (e < end)
-        finite &= router_rows(s + e, (const char *)w + (e - begin) * cols * 2,
-                              x, cols, 1);
+    for (; e + ROUTER_ROWS <= end; e += ROUTER_ROWS) {
+        finite &= router_rows(s + e, at, x, cols, ROUTER_ROWS);
+        at += ROUTER_ROWS * cols * 2;
+    }
+    for (; e < end; e++) {
+        finite &= router_rows(s + e, at, x, cols, 1);
+        at += cols * 2;
+    }
     return finite;
 }
 
