@@ -1,8 +1,8 @@
 /* row_body.h - norms, gates, convolution and router in sixteen lanes.
  *
- * Included by row_avx2.c and row_avx512.c after their lanes_*.h and ROUTER_ROWS,
- * the experts whose sums fit in registers; the reference
- * in row_ref.c says the same in plain C. A partial last vector is padded with
+ * Included by row_avx2.c and row_avx512.c after their lanes_*.h and
+ * ROUTER_ROWS, the experts whose sums fit in registers; the reference in
+ * row_ref.c says the same in plain C. A partial last vector is padded with
  * zeros, which leave every sum as it is: all lanes of a sum start at +0, and a
  * sum of squares or of exact products that is zero so far is +0.
  */
