@@ -1,6 +1,7 @@
 #include "bin/session.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,7 +162,7 @@ static const char *hint(int error)
     case -ENOBUFS:
         return "give it more with --memory, or a smaller --context";
     case -ENOMEM:
-        return "try a smaller --memory";
+        return "try a smaller --memory or --context";
     case -EMFILE:
         return "raise the limit of open files: ulimit -n 4096";
     case -EIO:
@@ -181,6 +182,21 @@ int session_failed(const struct why *why)
     if (hint(why->error))
         fprintf(stderr, "hint: %s\n", hint(why->error));
     return 1;
+}
+
+int session_fits(const struct plan *p, struct why *why)
+{
+    uint64_t bytes = p->total_bytes - p->program_bytes;
+    uint64_t machine = memory_machine_free(), group = memory_cgroup_free();
+    bool grouped = group < machine;
+    uint64_t most = grouped ? group : machine;
+    if (bytes <= most)
+        return 0;
+    return why_set(why, -ENOMEM, "the plan takes %" PRIu64 " bytes of memory "
+                   "(%.2f GiB), %s has %" PRIu64 " (%.2f GiB) free", bytes,
+                   (double)bytes / 0x1p30,
+                   grouped ? "the cgroup" : "the machine", most,
+                   (double)most / 0x1p30);
 }
 
 void session_notes(struct k3 *k)

@@ -77,6 +77,9 @@ struct draft_options session_draft(const struct session_args *a);
 
 /* Print "sluice: <why>" and, where there is one, a hint; returns 1. */
 int session_failed(const struct why *why);
+/* Is the memory of the plan there? 0 or -ENOMEM. Asked before it is taken: what
+ * takes more than there is gets killed, without a sentence. */
+int session_fits(const struct plan *plan, struct why *why);
 /* One line on stderr for each thing that was refused by the system. */
 void session_notes(struct k3 *k);
 

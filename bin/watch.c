@@ -1,13 +1,14 @@
 #include "bin/watch.h"
 
 #include "bin/recorder.h"
+#include "bin/session.h"
 #include "bin/timeline.h"
 
 static int on_planned(void *arg, const struct k3 *k, struct why *why)
 {
     struct watch_files *w = arg;
-    int err = 0;
-    if (w->recorder)
+    int err = session_fits(k3_plan_of(k), why);
+    if (!err && w->recorder)
         err = recorder_planned(w->recorder, k, why);
     if (!err && w->timeline)
         err = timeline_planned(w->timeline, k, why);

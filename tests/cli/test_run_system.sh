@@ -95,6 +95,15 @@ else
     skip "an unprivileged user" "setpriv is missing or may not"
 fi
 
+# No machine has room for 512 sequences of 16 million positions.
+echo '{"custom_id": "1", "prompt": [3]}' > "$D/in"
+"$S" batch "$M" -i "$D/in" -o "$D/answers" -n 1 --sequences 512 \
+    -c 16000000 -m 900000T > "$D/out" 2> "$D/err"
+[ $? -eq 1 ] && [ ! -s "$D/out" ] && [ ! -s "$D/answers" ] &&
+    grep -q "^sluice: the plan takes .*the machine has .* free" "$D/err" &&
+    grep -q '^hint: ' "$D/err"
+verdict $? "more memory than the machine has: a sentence"
+
 # ---- system calls ----
 traced() { # name, what is injected; then the command
     name=$1 what=$2
@@ -237,6 +246,12 @@ if [ -n "$G" ]; then
     echo "# the default budget: $budget bytes"
     [ "$budget" -le 629145600 ] && [ "$budget" -ge 250000000 ]
     verdict $? "the default budget is what the group has left"
+    # 16 million positions are some gigabytes of state.
+    sh -c "echo \$\$ > $G/cgroup.procs &&
+        exec $S run $M --ids 1 -n 1 -m 64G -c 16000000" > "$D/out" 2> "$D/err"
+    [ $? -eq 1 ] && [ ! -s "$D/out" ] &&
+        grep -q "^sluice: the plan takes .*the cgroup has" "$D/err"
+    verdict $? "more than the group has: a sentence before anything is taken"
 else
     skip "in a cgroup of 600 MiB" "none can be made"
 fi
