@@ -15,6 +15,7 @@
 #include "bin/watch.h"
 #include "compute/kern.h"
 #include "model/forecast.h"
+#include "model/k3_limits.h"
 #include "model/machine.h"
 #include "sched/stream.h"
 
@@ -391,10 +392,12 @@ int cmd_batch(int argc, char **argv)
         return opt_usage_error(&cmd, "batch needs -i and -o");
     if (!a->most || a->most > 1u << 24)
         return opt_usage_error(&cmd, "-n is from 1 to 16777216");
-    if (a->sequences > 4096)
-        return opt_usage_error(&cmd, "--sequences is at most 4096");
     const char *wrong = session_options(&a->s, &o);
     if (wrong)
         return opt_usage_error(&cmd, "%s", wrong);
+    uint64_t rows = a->s.rows ? a->s.rows : K3_ROWS_MAX;
+    if (a->sequences > rows) /* each of them has a row in a pass */
+        return opt_usage_error(&cmd, "--sequences is at most %" PRIu64 "%s",
+                               rows, a->s.rows ? ", the --rows" : "");
     return batch(&b, argc, argv);
 }

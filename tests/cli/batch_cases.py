@@ -322,8 +322,12 @@ def case_exits():
     status([MODEL, "-i", IN, "-o", IN], 1, b"not an answer")
     fresh()
     status([MODEL, "-i", IN, "-o", OUT, "-m", "1M"], 1, b"the floor")
-    status([MODEL, "-i", IN, "-o", OUT, "-m", "40M", "--sequences", "4000"], 1,
-           b"no room for 4000 sequences")
+    status([MODEL, "-i", IN, "-o", OUT, "-m", "40M", "--sequences", "512"], 1,
+           b"no room for 512 sequences")
+    status([MODEL, "-i", IN, "-o", OUT, "--sequences", "513"], 2,
+           b"--sequences is at most 512")
+    status([MODEL, "-i", IN, "-o", OUT, "--sequences", "9", "--rows", "8"], 2,
+           b"--sequences is at most 8, the --rows")
     open(IN, "w").close()
     p = subprocess.run([SLUICE, "batch", MODEL, "-i", IN, "-o", OUT],
                        capture_output=True)
