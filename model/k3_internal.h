@@ -79,7 +79,6 @@ struct watch {
     struct k3_layer_totals  *layer[K3_PHASES]; /* [layers + 1] */
     struct k3_kernel_totals *kernel[K3_PHASES];
     struct k3_moe_times     *times; /* of this pass, [moe layers] */
-    uint64_t items[K3_PHASES];
 };
 
 struct k3 {
@@ -110,7 +109,7 @@ struct k3 {
     uint64_t       passes;
     uint64_t       end;    /* of the trunk that coming passes will need */
     int64_t        wait_expert_ns;
-    uint64_t       trunk_bytes, embed_bytes;
+    uint64_t       trunk_bytes, embed_bytes, expert_items;
     struct k3_totals totals[K3_PHASES], last;
     const char    *isa;
 };
@@ -150,6 +149,18 @@ void k3_watch_pass(struct k3 *k, enum k3_phase phase);
 /* What was since the last mark belongs to the layer: before its experts are
  * chosen or, `mlp`, after. The layer past the last is what is outside. */
 void k3_watch_mark(struct k3 *k, uint32_t layer, bool mlp);
+
+/* How the counters stand; what a pass did is the difference of two of these. */
+struct k3_mark {
+    int64_t  ns, wait_trunk_ns, wait_expert_ns, idle_ns;
+    uint64_t trunk_bytes, embed_bytes, expert_items;
+    struct fetch_counts experts;
+};
+struct k3_mark k3_mark(const struct k3 *k);
+/* A pass of so many rows lies between two marks: it is the last one, adds to
+ * the totals of its phase, and the guesses learn from it. */
+void k3_account(struct k3 *k, enum k3_phase phase, uint32_t rows,
+                const struct k3_mark *before, const struct k3_mark *after);
 
 /* k3_pass.c: helpers for the layer files */
 /* The sentence for a failed hold or fetch of a named thing. */

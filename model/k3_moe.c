@@ -270,7 +270,6 @@ static int compute(struct pass *p, uint32_t layer, struct batch *b,
                      down, b);
     }
     k3_note(k, K3_EXPERTS, layer, begin);
-    k->watch.items[k->watch.phase] += b->parts;
     uint32_t bad = b->bad;
     if (!bad)
         return 0;
@@ -369,8 +368,10 @@ static void give_back(struct k3 *k, const struct batch *b,
                       const struct rest *rest)
 {
     for (uint32_t i = 0; i < b->parts; i++)
-        if (b->part[i].item != rest->item || rest->from == rest->end)
+        if (b->part[i].item != rest->item || rest->from == rest->end) {
             fetch_done(k->fetch, b->part[i].item);
+            k->expert_items++;
+        }
 }
 
 static int wait_for_any(struct pass *p, uint32_t seen, uint32_t layer)

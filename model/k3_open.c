@@ -304,8 +304,6 @@ void k3_facts(struct k3 *k, struct k3_facts *out)
     struct arena_facts arena;
     memset(out, 0, sizeof *out);
     memcpy(out->totals, k->totals, sizeof out->totals);
-    for (int i = 0; i < K3_PHASES; i++)
-        out->totals[i].expert_items = k->watch.items[i];
     if (k->fetch)
         out->experts = fetch_counts(k->fetch);
     reader_facts(k->reader, &out->reader);

@@ -410,52 +410,6 @@ static void whole_pass(void *arg)
     k3_watch_mark(k, k->c.layers, true);
 }
 
-struct mark {
-    int64_t ns, wait_trunk, wait_expert, idle;
-    uint64_t trunk, embed;
-    struct fetch_counts experts;
-};
-
-static struct mark mark(struct k3 *k)
-{
-    struct mark m = {
-        .ns = stream_clock_ns(), .wait_trunk = stream_hold_wait_ns(k->stream),
-        .wait_expert = k->wait_expert_ns, .idle = stream_idle_ns(k->stream),
-        .trunk = k->trunk_bytes, .embed = k->embed_bytes,
-    };
-    if (k->fetch)
-        m.experts = fetch_counts(k->fetch);
-    return m;
-}
-
-static void account(struct k3 *k, enum k3_phase phase, uint32_t rows,
-                    const struct mark *a, const struct mark *b)
-{
-    struct k3_totals *t = &k->totals[phase], *one = &k->last;
-    *one = (struct k3_totals){
-        .passes = 1, .rows = rows, .ns = b->ns - a->ns,
-        .wait_trunk_ns = b->wait_trunk - a->wait_trunk,
-        .wait_expert_ns = b->wait_expert - a->wait_expert,
-        .idle_ns = b->idle - a->idle,
-        .trunk_bytes = b->trunk - a->trunk,
-        .embed_bytes = b->embed - a->embed,
-        .demand_bytes = b->experts.demand_bytes - a->experts.demand_bytes,
-        .guess_bytes = b->experts.guess_bytes - a->experts.guess_bytes,
-        .wasted_bytes = b->experts.wasted_bytes - a->experts.wasted_bytes,
-    };
-    t->passes++;
-    t->rows += one->rows;
-    t->ns += one->ns;
-    t->wait_trunk_ns += one->wait_trunk_ns;
-    t->wait_expert_ns += one->wait_expert_ns;
-    t->idle_ns += one->idle_ns;
-    t->trunk_bytes += one->trunk_bytes;
-    t->embed_bytes += one->embed_bytes;
-    t->demand_bytes += one->demand_bytes;
-    t->guess_bytes += one->guess_bytes;
-    t->wasted_bytes += one->wasted_bytes;
-}
-
 int k3_pass(struct k3 *k, const struct k3_row *rows, uint32_t n,
             struct why *why)
 {
@@ -481,17 +435,12 @@ int k3_pass(struct k3 *k, const struct k3_row *rows, uint32_t n,
     assert(k->drafts_kept <= k->o.drafts);
     if (k->o.began)
         k->o.began(k->o.routed_arg, rows, n);
-    struct mark before = mark(k);
+    struct k3_mark before = k3_mark(k);
     k3_watch_pass(k, phase);
     team_run(k->team, whole_pass, &p);
-    struct mark after = mark(k);
-    account(k, phase, n, &before, &after);
+    struct k3_mark after = k3_mark(k);
+    k3_account(k, phase, n, &before, &after);
     k->passes++;
-    const struct k3_totals *t = &k->last;
-    k3_guess_pass(k, (double)(t->ns - t->wait_trunk_ns - t->wait_expert_ns) /
-                         1e9,
-                  t->trunk_bytes + t->demand_bytes + t->guess_bytes +
-                      t->wasted_bytes, t->wasted_bytes);
     if (!p.err)
         for (uint32_t i = 0; i < k->runs; i++)
             state_header(k->state + k->run[i].sequence * k->shape.bytes)

@@ -1,9 +1,11 @@
-/* k3_watch.c - where the time of a pass goes: by kernel, by layer, by wait. */
+/* k3_watch.c - where the time of a pass goes: by kernel, by layer, by wait,
+ * and what passes did. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/k3_guess.h"
 #include "model/k3_internal.h"
 
 int k3_watch_open(struct k3 *k)
@@ -99,6 +101,61 @@ void k3_watch_mark(struct k3 *k, uint32_t layer, bool mlp)
     now->wait_trunk_us += us(trunk);
     now->wait_expert_us += us(expert);
     *(mlp ? &now->experts_us : &now->attention_us) += us(compute);
+}
+
+/* ---- what passes did ---- */
+
+struct k3_mark k3_mark(const struct k3 *k)
+{
+    struct k3_mark m = {
+        .ns = stream_now_ns(k->stream),
+        .wait_trunk_ns = stream_hold_wait_ns(k->stream),
+        .wait_expert_ns = k->wait_expert_ns,
+        .idle_ns = stream_idle_ns(k->stream), .trunk_bytes = k->trunk_bytes,
+        .embed_bytes = k->embed_bytes, .expert_items = k->expert_items,
+    };
+    if (k->fetch)
+        m.experts = fetch_counts(k->fetch);
+    return m;
+}
+
+static void add(struct k3_totals *t, const struct k3_totals *one)
+{
+    t->passes += one->passes;
+    t->rows += one->rows;
+    t->ns += one->ns;
+    t->wait_trunk_ns += one->wait_trunk_ns;
+    t->wait_expert_ns += one->wait_expert_ns;
+    t->idle_ns += one->idle_ns;
+    t->trunk_bytes += one->trunk_bytes;
+    t->embed_bytes += one->embed_bytes;
+    t->demand_bytes += one->demand_bytes;
+    t->guess_bytes += one->guess_bytes;
+    t->wasted_bytes += one->wasted_bytes;
+    t->expert_items += one->expert_items;
+}
+
+void k3_account(struct k3 *k, enum k3_phase phase, uint32_t rows,
+                const struct k3_mark *a, const struct k3_mark *b)
+{
+    k->last = (struct k3_totals){
+        .passes = 1, .rows = rows, .ns = b->ns - a->ns,
+        .wait_trunk_ns = b->wait_trunk_ns - a->wait_trunk_ns,
+        .wait_expert_ns = b->wait_expert_ns - a->wait_expert_ns,
+        .idle_ns = b->idle_ns - a->idle_ns,
+        .trunk_bytes = b->trunk_bytes - a->trunk_bytes,
+        .embed_bytes = b->embed_bytes - a->embed_bytes,
+        .demand_bytes = b->experts.demand_bytes - a->experts.demand_bytes,
+        .guess_bytes = b->experts.guess_bytes - a->experts.guess_bytes,
+        .wasted_bytes = b->experts.wasted_bytes - a->experts.wasted_bytes,
+        .expert_items = b->expert_items - a->expert_items,
+    };
+    const struct k3_totals *t = &k->last;
+    add(&k->totals[phase], t);
+    k3_guess_pass(k, (double)(t->ns - t->wait_trunk_ns - t->wait_expert_ns) /
+                         1e9,
+                  t->trunk_bytes + t->demand_bytes + t->guess_bytes +
+                      t->wasted_bytes, t->wasted_bytes);
 }
 
 const struct k3_layer_totals *k3_layers(const struct k3 *k,

@@ -169,8 +169,11 @@ static int fill_batch(struct sim *s, struct batch *b,
 
 static void compute(struct sim *s, const struct batch *b)
 {
-    spend(s, b->parts * simulate_ns(s->cost, COST_ITEM, 0, s->pass->rows));
-    s->k.watch.items[s->pass->decode ? K3_DECODE : K3_PREFILL] += b->parts;
+    uint32_t done = 0;
+    for (uint32_t i = 0; i < b->parts; i++)
+        done += b->part[i].last;
+    spend(s, done * simulate_ns(s->cost, COST_ITEM, 0, s->pass->rows));
+    s->k.expert_items += done;
     for (uint32_t i = 0; i < b->parts; i++)
         if (b->part[i].last)
             fetch_done(s->k.fetch, b->part[i].item);
@@ -352,55 +355,6 @@ static uint64_t tokens_of(struct sim *s)
     return tokens;
 }
 
-/* How the counters stand; totals are differences of two of these. */
-struct mark {
-    int64_t ns, wait_trunk, wait_expert, idle, compute;
-    uint64_t trunk, embed;
-    struct fetch_counts experts;
-};
-
-static struct mark mark(const struct sim *s)
-{
-    struct stream *stream = s->k.stream;
-    struct mark m = {
-        .ns = stream_now_ns(stream),
-        .wait_trunk = stream_hold_wait_ns(stream),
-        .wait_expert = s->k.wait_expert_ns, .idle = stream_idle_ns(stream),
-        .compute = s->compute_ns, .trunk = s->k.trunk_bytes,
-        .embed = s->k.embed_bytes,
-    };
-    if (s->k.fetch)
-        m.experts = fetch_counts(s->k.fetch);
-    return m;
-}
-
-static void account(struct sim *s, struct simulate_result *out,
-                    const struct mark *a, const struct mark *b)
-{
-    enum k3_phase phase = s->pass->decode ? K3_DECODE : K3_PREFILL;
-    struct k3_totals *t = &out->totals[phase];
-    uint64_t demand = b->experts.demand_bytes - a->experts.demand_bytes;
-    uint64_t guess = b->experts.guess_bytes - a->experts.guess_bytes;
-    uint64_t wasted = b->experts.wasted_bytes - a->experts.wasted_bytes;
-    int64_t waited = b->wait_trunk - a->wait_trunk + b->wait_expert -
-                     a->wait_expert;
-    t->passes++;
-    t->rows += s->pass->rows;
-    t->ns += b->ns - a->ns;
-    t->wait_trunk_ns += b->wait_trunk - a->wait_trunk;
-    t->wait_expert_ns += b->wait_expert - a->wait_expert;
-    t->idle_ns += b->idle - a->idle;
-    t->trunk_bytes += b->trunk - a->trunk;
-    t->embed_bytes += b->embed - a->embed;
-    t->demand_bytes += demand;
-    t->guess_bytes += guess;
-    t->wasted_bytes += wasted;
-    out->compute_s[phase] += (double)(b->compute - a->compute) / 1e9;
-    out->tokens += tokens_of(s);
-    k3_guess_pass(&s->k, (double)(b->ns - a->ns - waited) / 1e9,
-                  b->trunk - a->trunk + wasted + demand + guess, wasted);
-}
-
 int simulate_passes(struct sim *s, struct simulate_result *out)
 {
     int got;
@@ -411,12 +365,16 @@ int simulate_passes(struct sim *s, struct simulate_result *out)
         s->view = (struct pass){ .k = &s->k, .rows = s->pass->rows };
         find_runs(s);
         stream_allow(s->k.stream, end);
-        struct mark before = mark(s);
+        enum k3_phase phase = s->pass->decode ? K3_DECODE : K3_PREFILL;
+        int64_t computed = s->compute_ns;
+        struct k3_mark before = k3_mark(&s->k);
         int err = work_pass(s);
         if (err)
             return err;
-        struct mark after = mark(s);
-        account(s, out, &before, &after);
+        struct k3_mark after = k3_mark(&s->k);
+        k3_account(&s->k, phase, s->pass->rows, &before, &after);
+        out->compute_s[phase] += (double)(s->compute_ns - computed) / 1e9;
+        out->tokens += tokens_of(s);
     }
     return got;
 }

@@ -232,8 +232,7 @@ int simulate_run(struct simulate_result *out,
         out->ahead_bytes = stream_ahead_bytes(s->k.stream);
         out->drives = virtual_count(s->drives);
         out->bytes_per_s = s->k.rate;
-        for (int i = 0; i < K3_PHASES; i++)
-            out->totals[i].expert_items = s->k.watch.items[i];
+        memcpy(out->totals, s->k.totals, sizeof out->totals);
     }
     close_all(s);
     free(s);

@@ -212,6 +212,7 @@ static int pass(void *arg, const struct batch_counts *counts)
     assert_int_equal(last->demand_bytes,
                      j->distinct * expert_bytes(k3_config(j->k)));
     assert_int_equal(last->guess_bytes + last->wasted_bytes, 0);
+    assert_int_equal(last->expert_items, j->distinct);
     j->distinct = 0;
     memset(j->chosen, 0, sizeof j->chosen);
     return 0;
