@@ -125,13 +125,6 @@ static void push_staged(struct reader *r)
     r->staged_count = 0;
 }
 
-int reader_flush(struct reader *r)
-{
-    bind_owner(r);
-    push_staged(r);
-    return r->layers[0]->reap(r->ctx, NULL, 0, 0);
-}
-
 enum verdict { READ_DONE, READ_FAILED, READ_MORE, READ_BUFFERED, READ_PLAIN };
 
 /* What a result means for its read, which would go on at `landed`. Pure. */
@@ -347,9 +340,4 @@ void reader_close(struct reader *r)
     free(r->file);
     free(r->drive_of);
     free(r);
-}
-
-uint32_t reader_in_flight(const struct reader *r)
-{
-    return r->in_use;
 }

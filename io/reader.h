@@ -4,8 +4,8 @@
  * is any byte range of a file; the reader widens it to whole pages, continues
  * it when it comes back short or interrupted, retries it when the device fails,
  * and reports it once. Which reads to make and when is the caller's affair:
- * what was started is queued, submitted by the next flush or reap, and cannot
- * be taken back.
+ * what was started is queued, submitted by the next reap, and cannot be taken
+ * back.
  *
  *     reader_open -> { reader_start ... reader_reap } -> reader_drain
  *                 -> reader_close
@@ -14,8 +14,8 @@
  *          [target, target + length) are the caller's: the pages as a whole are
  *          written. From start until the completion with the same tag they
  *          belong to the kernel, whatever happens in between.
- * Threads  reader_open anywhere; the first start, flush or reap binds the
- *          reader to its thread, the owner, and raises that thread's priority
+ * Threads  reader_open anywhere; the first start or reap binds the reader to
+ *          its thread, the owner, and raises that thread's priority
  *          where it may: it should do little else. reader_wake and reader_facts
  *          are for any thread at any time, and so are the functions that only
  *          tell what open has set (drives, file_size, in_flight_budget).
@@ -138,9 +138,6 @@ void reader_close(struct reader *r);
  *   -ENODATA  the file ends before the range does */
 int reader_start(struct reader *r, const struct read_req *req);
 
-/* Submit what is queued. */
-int reader_flush(struct reader *r);
-
 /* Submit what is queued, wait until a read is done, a wake comes or the
  * deadline (absolute, CLOCK_MONOTONIC; 0: do not wait; INT64_MAX: none) is
  * over, and store up to `max` completions. Returns how many. */
@@ -154,8 +151,6 @@ int reader_drain(struct reader *r);
 /* Make a reap that waits, or else the next one, return. Costs an exchange, and
  * a system call only if the owner sleeps. Not for signal handlers. */
 void reader_wake(struct reader *r);
-
-uint32_t reader_in_flight(const struct reader *r); /* reads; owner only */
 
 uint32_t reader_drives(const struct reader *r);
 uint32_t reader_drive_of(const struct reader *r, uint32_t file);

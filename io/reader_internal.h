@@ -17,7 +17,7 @@
 
 /*  state   who may touch the pages   is in                   leaves by
  *  FREE    caller                    the free list           reader_start
- *  STAGED  kernel, soon              staged[]                flush
+ *  STAGED  kernel, soon              staged[]                reap
  *  FLYING  kernel                    the method              settle
  */
 enum slot_state { SLOT_FREE, SLOT_STAGED, SLOT_FLYING };

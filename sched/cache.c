@@ -251,14 +251,6 @@ void cache_group(struct cache *c, uint32_t step, uint32_t layer,
     }
 }
 
-void cache_forget(struct cache *c, uint32_t layer, uint32_t expert)
-{
-    if (!cache_resident(c, layer, expert))
-        return;
-    uint32_t frame = vacate(c, NULL, layer * c->experts + expert);
-    c->free_frame[c->free++] = frame;
-}
-
 uint32_t cache_frame(const struct cache *c, uint32_t layer, uint32_t expert)
 {
     assert(layer < c->layers);

@@ -6,7 +6,7 @@
  * frame it gets, or that it must pass through staging. The engine obeys, and
  * `sluice replay` counts; both see the same answers for the same calls.
  *
- *     cache_open -> { cache_group ... cache_forget } -> cache_close
+ *     cache_open -> { cache_group } -> cache_close
  *
  * The experts of one (step, layer) are looked up together. Hits are decided
  * before anything is admitted, and no member of the group can be evicted for
@@ -15,7 +15,7 @@
  *
  *   frame     holds               leaves by
  *   free      nothing             cache_group (CACHE_ADMIT)
- *   taken     exactly one block   cache_group (evicted), cache_forget
+ *   taken     exactly one block   cache_group (evicted)
  *
  * Guesses are not admitted: a guess that turns out to be wanted is one of the
  * group's misses like any other, and only then gets a frame or does not.
@@ -99,9 +99,6 @@ const struct cache_use *cache_uses(struct cache *c, uint32_t *n);
 void cache_group(struct cache *c, uint32_t step, uint32_t layer,
                  const struct cache_use *uses, uint32_t n,
                  struct cache_verdict *out);
-
-/* The read of an admitted block failed: its frame is free, it is not here. */
-void cache_forget(struct cache *c, uint32_t layer, uint32_t expert);
 
 /* The frame that holds the expert, or CACHE_NONE. */
 uint32_t cache_frame(const struct cache *c, uint32_t layer, uint32_t expert);

@@ -9,9 +9,8 @@
  *     place       for each member that is not       } `group` left g->order
  *     entered     after place, unless it bypassed   }
  *
- * and `left` for the block that place named, before `entered`. `left` is also
- * called, with g NULL, when a read failed. A block between entered and left is
- * resident, no other is.
+ * and `left` for the block that place named, before `entered`. A block between
+ * entered and left is resident, no other is.
  *
  * To add a policy: one file policy_NAME.c that defines `const struct policy
  * policy_NAME`, one line below, one row of the table in cache.c.

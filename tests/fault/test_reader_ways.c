@@ -165,7 +165,6 @@ static void what_is_refused(void **state)
     REFUSED(offset_bytes, UINT64_MAX - 4095, -ENODATA);
     REFUSED(length_bytes, (uint32_t)shards.size[1], -ENODATA);
 #undef REFUSED
-    assert_int_equal(reader_in_flight(r), 0);
     reader_close(r);
     reader_close(NULL);
 
@@ -268,9 +267,9 @@ static void full_and_closed(void **state)
         memset(pages, 0, arena_bytes(arena));
         uint32_t n = fill_slots(r, pages);
         assert_true(n >= 256 && n < 4096);
-        assert_int_equal(reader_in_flight(r), n);
-        if (m == 0)
-            assert_int_equal(reader_flush(r), 0);
+        struct read_done first;
+        if (m == 0) /* with the kernel, not only queued */
+            assert_true(reader_reap(r, &first, 1, 0) >= 0);
         reader_close(r);
         for (uint32_t i = 0; i < n; i++)
             assert_memory_equal(pages + i * 4096,
@@ -287,9 +286,7 @@ static void *own_and_leave(void *arg)
 {
     struct other *o = arg;
     fill_slots(o->r, arena_base(arena));
-    assert_int_equal(reader_flush(o->r), 0);
     assert_int_equal(reader_drain(o->r), 0);
-    assert_int_equal(reader_in_flight(o->r), 0);
     return NULL;
 }
 

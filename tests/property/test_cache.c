@@ -314,20 +314,6 @@ static void check_frames(const struct cache *c, const struct model *m,
                          m->b[b].here);
 }
 
-static void forget_one(struct cache *c, struct model *m, uint32_t *in_frame)
-{
-    uint32_t b = rnd(m->layers * m->experts);
-    uint32_t frame = cache_frame(c, b / m->experts, b % m->experts);
-    cache_forget(c, b / m->experts, b % m->experts);
-    cache_audit(c);
-    if (!m->b[b].here)
-        return;
-    in_frame[frame] = CACHE_NONE;
-    m->b[b].here = false;
-    m->taken--;
-    m->count[b / m->experts]--;
-}
-
 static void compare(const char *policy, uint32_t frames)
 {
     static struct model m;
@@ -360,8 +346,6 @@ static void compare(const char *policy, uint32_t frames)
             loads += got[k].what != CACHE_HIT;
         }
         check_frames(c, &m, got, blocks, n, in_frame);
-        if (rnd(20) == 0)
-            forget_one(c, &m, in_frame);
     }
     struct cache_counters count;
     cache_counters(c, &count);

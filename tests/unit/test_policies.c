@@ -373,27 +373,6 @@ static void group_members_spare_each_other(void **state)
     }
 }
 
-static void forgotten_frames_are_free(void **state)
-{
-    (void)state;
-    const char *name;
-    for (uint32_t i = 0; (name = online(i)); i++) {
-        if (!strcmp(name, "none"))
-            continue;
-        struct cache *c = make(name, 1, 1, 2);
-        assert_int_equal(use(c, 0, 0, 0), FREE);
-        assert_int_equal(use(c, 1, 0, 1), FREE);
-        cache_forget(c, 0, 1);
-        cache_audit(c);
-        assert_false(cache_resident(c, 0, 1));
-        assert_int_equal(cache_frame(c, 0, 0), 0);
-        cache_forget(c, 0, 1); /* twice does no harm */
-        assert_int_equal(use(c, 2, 0, 1), FREE);
-        assert_int_equal(cache_frame(c, 0, 1), 1);
-        cache_close(c);
-    }
-}
-
 static void no_frames_and_wrong_options(void **state)
 {
     (void)state;
@@ -460,7 +439,6 @@ int main(void)
         cmocka_unit_test(min_knows_the_future),
         cmocka_unit_test(static_pin_keeps_its_profile),
         cmocka_unit_test(group_members_spare_each_other),
-        cmocka_unit_test(forgotten_frames_are_free),
         cmocka_unit_test(no_frames_and_wrong_options),
         cmocka_unit_test(rows_make_a_group),
     };
