@@ -69,6 +69,14 @@ static void take_out(struct heap *h, uint32_t block)
     h->place[block] = HEAP_OUT;
 }
 
+/* Keep a member outside. */
+static void hold(struct heap *h, uint32_t block)
+{
+    assert(h->place[block] == HEAP_OUT);
+    h->held[h->held_count++] = block;
+    h->place[block] = HEAP_HELD;
+}
+
 void heap_group(struct heap *h, const struct policy_group *g)
 {
     while (h->held_count > 0) {
@@ -80,7 +88,7 @@ void heap_group(struct heap *h, const struct policy_group *g)
             continue;
         uint32_t block = g->layer * g->experts + g->uses[i].expert;
         take_out(h, block);
-        heap_hold(h, block);
+        hold(h, block);
     }
 }
 
@@ -89,28 +97,27 @@ uint32_t heap_top(const struct heap *h)
     return h->count ? h->block[0] : POLICY_BYPASS;
 }
 
-void heap_hold(struct heap *h, uint32_t block)
+uint32_t heap_place(void *state, const struct policy_group *g, uint32_t i)
 {
-    assert(h->place[block] == HEAP_OUT);
-    h->held[h->held_count++] = block;
-    h->place[block] = HEAP_HELD;
+    (void)i;
+    return g->free ? POLICY_FREE : heap_top(state);
 }
 
-void heap_drop(struct heap *h, uint32_t block)
+void heap_entered(void *state, const struct policy_group *g, uint32_t block)
 {
-    if (h->place[block] != HEAP_HELD) {
-        take_out(h, block);
-        return;
-    }
-    uint32_t i = 0;
-    while (h->held[i] != block)
-        i++;
-    h->held[i] = h->held[--h->held_count];
-    h->place[block] = HEAP_OUT;
+    (void)g;
+    hold(state, block);
 }
 
-void heap_audit(const struct heap *h, const uint32_t *frame_of)
+void heap_left(void *state, const struct policy_group *g, uint32_t block)
 {
+    (void)g;
+    take_out(state, block);
+}
+
+void heap_audit(const void *state, const uint32_t *frame_of)
+{
+    const struct heap *h = state;
     for (uint32_t b = 0; b < h->blocks; b++)
         assert((h->place[b] != HEAP_OUT) == (frame_of[b] != CACHE_NONE));
     for (uint32_t i = 1; i < h->count; i++)

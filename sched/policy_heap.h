@@ -5,7 +5,7 @@
  * hand are held outside, so they cannot be the top; the next group puts them
  * back with the keys they have then.
  *
- *     heap_open -> { heap_group, { heap_top, heap_hold, heap_drop } } ->
+ *     heap_open -> { heap_group, { heap_place, heap_left, heap_entered } } ->
  *     heap_close
  */
 #ifndef SCHED_POLICY_HEAP_H
@@ -31,9 +31,12 @@ void heap_close(struct heap *h);
 void heap_group(struct heap *h, const struct policy_group *g);
 /* The block with the least key, still inside; POLICY_BYPASS when none is. */
 uint32_t heap_top(const struct heap *h);
-/* A block entered: a member, so it is held. A block left, wherever it is. */
-void heap_hold(struct heap *h, uint32_t block);
-void heap_drop(struct heap *h, uint32_t block);
-void heap_audit(const struct heap *h, const uint32_t *frame_of);
+
+/* These stand in a policy's table as they are, where its state begins with the
+ * heap. heap_place admits every miss, for the block with the least key. */
+uint32_t heap_place(void *state, const struct policy_group *g, uint32_t i);
+void heap_entered(void *state, const struct policy_group *g, uint32_t block);
+void heap_left(void *state, const struct policy_group *g, uint32_t block);
+void heap_audit(const void *state, const uint32_t *frame_of);
 
 #endif

@@ -9,7 +9,7 @@
 #define LFU_COUNT_MOST ((1u << 24) - 1) /* above 40 bits of clock in a key */
 
 struct lfu {
-    struct heap heap; /* key: count, then time of the last use */
+    struct heap heap; /* first; its key: count, then time of the last use */
     uint64_t clock;   /* uses so far */
 };
 
@@ -42,44 +42,14 @@ static void lfu_group(void *state, const struct policy_group *g)
     }
 }
 
-static uint32_t lfu_place(void *state, const struct policy_group *g,
-                          uint32_t i)
-{
-    (void)i;
-    struct lfu *s = state;
-    return g->free ? POLICY_FREE : heap_top(&s->heap);
-}
-
-static void lfu_entered(void *state, const struct policy_group *g,
-                        uint32_t block)
-{
-    (void)g;
-    struct lfu *s = state;
-    heap_hold(&s->heap, block);
-}
-
-static void lfu_left(void *state, const struct policy_group *g,
-                     uint32_t block)
-{
-    (void)g;
-    struct lfu *s = state;
-    heap_drop(&s->heap, block);
-}
-
-static void lfu_audit(const void *state, const uint32_t *frame_of)
-{
-    const struct lfu *s = state;
-    heap_audit(&s->heap, frame_of);
-}
-
 const struct policy policy_lfu = {
     .name = "lfu",
     .about = "evict the least often used, counted for ever",
     .open = lfu_open,
     .close = lfu_close,
     .group = lfu_group,
-    .place = lfu_place,
-    .entered = lfu_entered,
-    .left = lfu_left,
-    .audit = lfu_audit,
+    .place = heap_place,
+    .entered = heap_entered,
+    .left = heap_left,
+    .audit = heap_audit,
 };

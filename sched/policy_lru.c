@@ -1,8 +1,9 @@
-/* lru: the block that was used longest ago goes; every miss is admitted.
+/* lru: the block that was used longest ago goes; every miss is admitted. fifo
+ * is the same without a look at hits: what was admitted longest ago goes.
  *
  * Decode visits the layers in a cycle, so below the working set of one token
- * (1,472 frames for K3) each block leaves just before it would be used. It is
- * here to be compared with.
+ * (1,472 frames for K3) each block leaves just before it would be used. They
+ * are here to be compared with.
  */
 #include <errno.h>
 
@@ -10,7 +11,7 @@
 #include "sched/policy_list.h"
 
 struct lru {
-    struct policy_list list; /* one queue, oldest use first */
+    struct policy_list list; /* one queue, who goes first is first */
 };
 
 static void lru_close(void *state)
@@ -79,6 +80,17 @@ const struct policy policy_lru = {
     .open = lru_open,
     .close = lru_close,
     .hit = lru_hit,
+    .place = lru_place,
+    .entered = lru_entered,
+    .left = lru_left,
+    .audit = lru_audit,
+};
+
+const struct policy policy_fifo = {
+    .name = "fifo",
+    .about = "evict the first admitted of all layers",
+    .open = lru_open,
+    .close = lru_close,
     .place = lru_place,
     .entered = lru_entered,
     .left = lru_left,

@@ -10,7 +10,7 @@
 #define LRU2_TWICE (1ull << 63) /* set in the key of a block used twice */
 
 struct lru2 {
-    struct heap heap;  /* key: the last use but one, else the last */
+    struct heap heap; /* first; its key: the last use but one, else the last */
     uint64_t clock;    /* uses so far */
     uint64_t *last;    /* [blocks] 0 never */
 };
@@ -45,44 +45,14 @@ static void lru2_group(void *state, const struct policy_group *g)
     }
 }
 
-static uint32_t lru2_place(void *state, const struct policy_group *g,
-                           uint32_t i)
-{
-    (void)i;
-    struct lru2 *s = state;
-    return g->free ? POLICY_FREE : heap_top(&s->heap);
-}
-
-static void lru2_entered(void *state, const struct policy_group *g,
-                         uint32_t block)
-{
-    (void)g;
-    struct lru2 *s = state;
-    heap_hold(&s->heap, block);
-}
-
-static void lru2_left(void *state, const struct policy_group *g,
-                      uint32_t block)
-{
-    (void)g;
-    struct lru2 *s = state;
-    heap_drop(&s->heap, block);
-}
-
-static void lru2_audit(const void *state, const uint32_t *frame_of)
-{
-    const struct lru2 *s = state;
-    heap_audit(&s->heap, frame_of);
-}
-
 const struct policy policy_lru2 = {
     .name = "lru2",
     .about = "evict by the last use but one",
     .open = lru2_open,
     .close = lru2_close,
     .group = lru2_group,
-    .place = lru2_place,
-    .entered = lru2_entered,
-    .left = lru2_left,
-    .audit = lru2_audit,
+    .place = heap_place,
+    .entered = heap_entered,
+    .left = heap_left,
+    .audit = heap_audit,
 };

@@ -9,7 +9,7 @@
 #include "sched/policy_heap.h"
 
 struct min {
-    struct heap heap; /* key: the later the next use, the smaller */
+    struct heap heap; /* first; its key: the later the next use, the smaller */
     const uint32_t *next_use;
     uint64_t next_uses, clock; /* uses so far */
 };
@@ -57,28 +57,6 @@ static uint32_t min_place(void *state, const struct policy_group *g,
     return top;
 }
 
-static void min_entered(void *state, const struct policy_group *g,
-                        uint32_t block)
-{
-    (void)g;
-    struct min *s = state;
-    heap_hold(&s->heap, block);
-}
-
-static void min_left(void *state, const struct policy_group *g,
-                     uint32_t block)
-{
-    (void)g;
-    struct min *s = state;
-    heap_drop(&s->heap, block);
-}
-
-static void min_audit(const void *state, const uint32_t *frame_of)
-{
-    const struct min *s = state;
-    heap_audit(&s->heap, frame_of);
-}
-
 const struct policy policy_min = {
     .name = "min",
     .about = "Belady's optimum, knows the future (replay only)",
@@ -87,7 +65,7 @@ const struct policy policy_min = {
     .close = min_close,
     .group = min_group,
     .place = min_place,
-    .entered = min_entered,
-    .left = min_left,
-    .audit = min_audit,
+    .entered = heap_entered,
+    .left = heap_left,
+    .audit = heap_audit,
 };
