@@ -1,7 +1,7 @@
 #include "model/sample.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <stdbool.h>
 
 struct candidate {
     double   weight;
@@ -35,12 +35,56 @@ double sample_number(uint64_t seed, uint64_t sequence, uint64_t position)
     return (double)(z >> 11) * 0x1p-53;
 }
 
-static int likelier(const void *a, const void *b)
+static bool likelier(const struct candidate *x, const struct candidate *y)
 {
-    const struct candidate *x = a, *y = b;
-    if (x->weight != y->weight)
-        return x->weight > y->weight ? -1 : 1;
-    return x->id < y->id ? -1 : 1;
+    return x->weight > y->weight ||
+           (x->weight == y->weight && x->id < y->id);
+}
+
+/* Let list[at] sink to its place in a heap of n, the likeliest on top. */
+static void sink(struct candidate *list, uint32_t n, uint32_t at)
+{
+    struct candidate c = list[at];
+    for (uint32_t child; (child = 2 * at + 1) < n; at = child) {
+        child += child + 1 < n && likelier(&list[child + 1], &list[child]);
+        if (!likelier(&list[child], &c))
+            break;
+        list[at] = list[child];
+    }
+    list[at] = c;
+}
+
+/* Move the likeliest to the end of the list, the first of them last, until
+ * their sum reaches `enough`. Returns how many; *sum is theirs. qsort would
+ * allocate, and sort what is not wanted. */
+static uint32_t take_likeliest(struct candidate *list, uint32_t n,
+                               double enough, double *sum)
+{
+    uint32_t left = n;
+    for (uint32_t i = n / 2; i-- > 0;)
+        sink(list, n, i);
+    *sum = 0;
+    while (left && (left == n || *sum < enough)) {
+        struct candidate top = list[0];
+        list[0] = list[--left];
+        sink(list, left, 0);
+        list[left] = top;
+        *sum += top.weight;
+    }
+    return n - left;
+}
+
+/* The id at `at` of the weights laid end to end, list[0], list[step], ... */
+static uint32_t choose(const struct candidate *list, uint32_t n, int step,
+                       double at)
+{
+    uint32_t i = 0;
+    for (; i < n - 1; i++, list += step) {
+        at -= list->weight;
+        if (at < 0)
+            break;
+    }
+    return list->id;
 }
 
 uint32_t sample(const float *logits, uint32_t vocab,
@@ -58,19 +102,10 @@ uint32_t sample(const float *logits, uint32_t vocab,
         list[i] = (struct candidate){ w, i };
         total += w;
     }
-    uint32_t kept = vocab;
-    if (o->top_p < 1) {
-        qsort(list, vocab, sizeof *list, likelier);
-        double sum = 0;
-        for (kept = 0; kept < vocab && (!kept || sum < o->top_p * total);)
-            sum += list[kept++].weight;
-        total = sum;
-    }
-    double at = sample_number(o->seed, sequence, position) * total;
-    for (uint32_t i = 0; i < kept; i++) {
-        at -= list[i].weight;
-        if (at < 0)
-            return list[i].id;
-    }
-    return list[kept - 1].id;
+    double number = sample_number(o->seed, sequence, position);
+    if (o->top_p >= 1)
+        return choose(list, vocab, 1, number * total);
+    uint32_t kept =
+        take_likeliest(list, vocab, o->top_p * total, &total);
+    return choose(list + vocab - 1, kept, -1, number * total);
 }

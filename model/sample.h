@@ -19,7 +19,8 @@ uint32_t sample_greedy(const float *logits, uint32_t vocab);
 
 /* Greedy, or: softmax at `temperature`, the smallest set of most likely ids
  * (lower id first on equal ones) whose probability reaches top_p, and of it
- * the id at the position's number. `scratch` is vocab x 16 bytes. */
+ * the id at the position's number. `scratch` is vocab x 16 bytes, and
+ * nothing is allocated. */
 uint32_t sample(const float *logits, uint32_t vocab,
                 const struct sample_options *o, uint64_t sequence,
                 uint64_t position, void *scratch);
