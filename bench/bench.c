@@ -7,7 +7,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "model/synth.h"
 
 static int ascending(const void *a, const void *b)
 {
@@ -79,18 +78,17 @@ int bench_json(const char *name, json_t *array)
     return err ? 1 : 0;
 }
 
-int bench_model(const char *dir)
+int bench_model(const struct synth_options *o)
 {
     char index[4096];
     struct stat st;
+    struct synth_facts facts;
     struct why why = { 0 };
-    snprintf(index, sizeof index, "%s/model.safetensors.index.json", dir);
+    snprintf(index, sizeof index, "%s/model.safetensors.index.json", o->dir);
     if (!stat(index, &st))
         return 0;
-    fprintf(stderr, "bench: writing %s (8.5 GB, once)\n", dir);
-    struct synth_options o = { .dir = dir, .preset = "bench" };
-    struct synth_facts facts;
-    if (!synth_write(&o, &facts, &why))
+    fprintf(stderr, "bench: writing %s, once\n", o->dir);
+    if (!synth_write(o, &facts, &why))
         return 0;
     fprintf(stderr, "bench: %s\n", why.text);
     return 1;

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "model/synth.h"
+
 struct bench_spread {
     double least, median, most;
 };
@@ -18,8 +20,8 @@ FILE *bench_results(const char *name, const char *header);
 /* Write build/bench/NAME.json and let go of the array. 0, or 1 after a
  * sentence. */
 int bench_json(const char *name, json_t *array);
-/* Make sure of a `synth --preset bench` checkpoint in `dir`: 0, or 1 after a
+/* Make sure of a synthetic checkpoint in options->dir: 0, or 1 after a
  * sentence. */
-int bench_model(const char *dir);
+int bench_model(const struct synth_options *options);
 
 #endif

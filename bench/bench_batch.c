@@ -21,7 +21,6 @@
 #include "model/batch.h"
 #include "model/generate.h"
 #include "model/machine.h"
-#include "model/synth.h"
 
 enum { LIST_MAX = 16, ROUNDS_MAX = 32, PROMPT_MOST = 256 };
 static const double raw_share = 0.55;
@@ -278,11 +277,9 @@ static int measure_run(const struct bench *b, const char *model,
 static int small_model(const struct bench *b, const char *kind, uint32_t echo,
                        char path[4096])
 {
-    struct synth_facts facts;
-    struct why why = { 0 };
-    struct synth_options o = { .dir = path, .preset = "small", .echo = echo };
     snprintf(path, 4096, "%s-%s", b->small, kind);
-    return synth_write(&o, &facts, &why) ? failed(&why) : 0;
+    return bench_model(&(struct synth_options){
+        .dir = path, .preset = "small", .echo = echo });
 }
 
 static int bench_drafts(struct bench *b)
@@ -369,7 +366,8 @@ static int prepare(struct bench *b)
     struct forecast_machine m = { 0 };
     struct why why = { 0 };
     struct k3_options o = options(b, 1, NULL);
-    if (bench_model(b->model))
+    if (bench_model(&(struct synth_options){ .dir = b->model,
+                                             .preset = "bench" }))
         return 1;
     kern_init(ISA_COUNT - 1);
     if (b->gbps <= 0) {

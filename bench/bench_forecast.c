@@ -12,7 +12,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "bench/bench.h"
 #include "bin/opt.h"
@@ -20,7 +19,6 @@
 #include "bin/report.h"
 #include "model/generate.h"
 #include "model/simulate.h"
-#include "model/synth.h"
 #include "sched/stream.h"
 
 enum { LIST_MOST = 8, ROUNDS_MOST = 9, PROMPT = 24 };
@@ -248,20 +246,6 @@ static const char *take_rates(void *arg, const char *value)
     return take_list(b->rate, &b->rates, value, 1);
 }
 
-static int make_model(const char *dir)
-{
-    char index[4096];
-    struct stat st;
-    struct synth_options o = { .dir = dir, .preset = "small" };
-    struct synth_facts facts;
-    struct why why;
-    snprintf(index, sizeof index, "%s/config.json", dir);
-    if (!stat(index, &st) || !synth_write(&o, &facts, &why))
-        return 0;
-    fprintf(stderr, "bench: %s\n", why.text);
-    return 1;
-}
-
 int main(int argc, char **argv)
 {
     static struct bench b = { .model = "build/bench-small", .rounds = 3,
@@ -292,7 +276,9 @@ int main(int argc, char **argv)
         take_budgets(&b, "330,70,150,260");
     if (!b.rates)
         take_rates(&b, "0.2,0.4");
-    if (make_model(b.model) || config_load(&b.config, b.model, &why))
+    if (bench_model(&(struct synth_options){ .dir = b.model,
+                                             .preset = "small" }) ||
+        config_load(&b.config, b.model, &why))
         return 1;
     b.json = json_array();
     int err = run_all(&b, &why);

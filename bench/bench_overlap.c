@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -180,7 +179,7 @@ static int lay_out(struct bench *b)
         for (uint32_t r = 0; r < b->ratio_count; r++)
             for (int arm = 0; arm < ARMS; arm++) {
                 double want = b->ratios[r] * bytes / rate / s.compute;
-                double repeat = floor(want) < 1 ? 1 : floor(want);
+                double repeat = ceil(want);
                 if (arm != ARM_FULL && !b->all_arms && b->ratios[r] != 1)
                     continue;
                 if (b->points == POINTS_MAX)
@@ -336,7 +335,8 @@ int main(int argc, char **argv)
         return opt_status(words);
     if (b.rounds < 1 || b.rounds > ROUNDS_MAX || b.passes < 1)
         return opt_usage_error(&cmd, "--rounds is 1 to %d", ROUNDS_MAX);
-    if (bench_model(b.model))
+    if (bench_model(&(struct synth_options){ .dir = b.model,
+                                             .preset = "bench" }))
         return 1;
     if (!b.ratio_count)
         take_ratios(&b, "0.25,0.5,1,2,4");

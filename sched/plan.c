@@ -6,7 +6,10 @@
 
 enum {
     PAGE = 4096,
-    RING_TILES = 8,      /* the smallest ring, in largest tiles, a drive */
+    RING_TILES = 24,     /* the smallest ring, in largest tiles: evens out a
+                            layer of K3 while compute and reads take equal
+                            time, by `sluice replay` */
+    RING_DRIVE_TILES = 8, /* but so many for each drive */
     RING_GOAL_TILES = 48,
     ROW_SHARE = 8,       /* rows may take an eighth above the floor */
     RING_SHARE = 8,
@@ -128,6 +131,14 @@ static void take_first(const struct plan_input *in, struct drive_bytes *drive,
     *taken += want;
 }
 
+static uint64_t smallest_ring(const struct plan_input *in,
+                              const struct drive_bytes *drive)
+{
+    uint64_t tiles = RING_TILES / in->drives;
+    return ring_of(in, drive, tiles > RING_DRIVE_TILES ? tiles
+                                                       : RING_DRIVE_TILES);
+}
+
 /* How long a ring is worth its memory. Over one drive it evens out the layers.
  * Over several it must bridge the stretch in which a drive's tiles are not
  * asked for, or only one of them works at a time. */
@@ -139,7 +150,7 @@ static uint64_t ring_goal(const struct plan *p, const struct plan_input *in,
     uint64_t most = p->ring_bytes + extra / RING_SHARE;
     if (in->drives > 1) {
         double streamed = 1 - (double)left / (double)trunk;
-        goal = ring_of(in, drive, RING_TILES);
+        goal = smallest_ring(in, drive);
         for (uint32_t d = 0; d < in->drives; d++)
             goal += (uint64_t)(streamed * (double)drive[d].stretch);
         most = p->ring_bytes + extra / 2;
@@ -208,7 +219,7 @@ int plan_make(struct plan *p, bool *resident, const struct plan_input *in)
     p->rows = in->rows < in->sequences ? in->rows : in->sequences;
     p->scratch_bytes = in->scratch_bytes +
                        (p->rows ? p->rows : 1) * in->row_bytes;
-    p->ring_bytes = ring_of(in, drive, RING_TILES);
+    p->ring_bytes = smallest_ring(in, drive);
     if (p->ring_bytes < in->ring_least_bytes) {
         uint64_t all = ring_of(in, drive, UINT32_MAX);
         p->ring_bytes = in->ring_least_bytes < all

@@ -42,7 +42,7 @@ static void the_floor_is_the_sum_of_its_parts(void **state)
     struct plan p;
     bool resident[TILES];
     uint64_t floor_bytes = (10 << 20) + (5 << 20) + (1 << 20) + (1 << 16) +
-                           8 * TILE + TILE + 4 * FRAME;
+                           24 * TILE + TILE + 4 * FRAME;
     in.budget_bytes = floor_bytes - 1;
     assert_int_equal(plan_make(&p, resident, &in), -ENOBUFS);
     assert_int_equal(p.floor_bytes, floor_bytes);

@@ -1,0 +1,292 @@
+/* bench_full.c - the full geometry: a token against the larger of its parts.
+ *
+ * On a sparse `synth --preset k3` checkpoint, in interleaved rounds:
+ *   bare      an io_uring loop over the same files: bytes a second
+ *   compute   a decode pass whose reads end at once, unread: what the same
+ *             tiles cost when they are there
+ *   pass      a decode pass
+ * What counts is the pass over the larger of its bytes at the bare rate and
+ * the compute, within a round. A sparse file is all holes: no drive works for
+ * it, the kernel writes zeros, and that costs CPU which the cores then lack;
+ * the share is printed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <liburing.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+#include "bin/opt.h"
+#include "io/arena.h"
+#include "io/method.h"
+#include "model/k3.h"
+
+enum { ROUNDS_MAX = 32, DEPTH = 8, BARE_MS = 3000 };
+static const uint64_t chunk_bytes = 1 << 20, area_bytes = 256 << 20;
+static const double ratio_most = 1.3;
+
+/* Takes the place of libc's in this program: while `unread` is set, reads of
+ * the thread method end at once, with what the target held. The pass then
+ * computes nothing of worth, but as long as with weights that are there. */
+static atomic_bool unread;
+
+ssize_t pread(int fd, void *target, size_t bytes, off_t offset)
+{
+    if (atomic_load(&unread))
+        return (ssize_t)bytes;
+    return pread64(fd, target, bytes, offset);
+}
+
+/* Before the first read into a frame: what came with it would stay there and
+ * be taken for the weights of another tile. */
+static int stop_reading(void *arg, const struct k3 *k, struct why *why)
+{
+    (void)arg, (void)k, (void)why;
+    atomic_store(&unread, true);
+    return 0;
+}
+
+struct cost {
+    double seconds, system_s, user_s, bytes;
+};
+
+struct bench {
+    const char *model;
+    uint64_t rounds, threads, memory_bytes;
+    struct arena *arena;
+    struct io_uring ring;
+    int fd;
+    uint64_t file_bytes;
+    struct k3 *compute, *pass;
+    uint32_t position[2];
+    struct cost cost[3][ROUNDS_MAX]; /* bare, compute, pass */
+};
+
+static double seconds_of(struct timeval t)
+{
+    return (double)t.tv_sec + (double)t.tv_usec / 1e6;
+}
+
+static void begin(struct cost *c)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    *c = (struct cost){ .seconds = -(double)io_now_ns() / 1e9,
+                        .system_s = -seconds_of(u.ru_stime),
+                        .user_s = -seconds_of(u.ru_utime) };
+}
+
+static void end(struct cost *c)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    c->seconds += (double)io_now_ns() / 1e9;
+    c->system_s += seconds_of(u.ru_stime);
+    c->user_s += seconds_of(u.ru_utime);
+}
+
+/* DEPTH chunks in flight, one after the other through the file, into a small
+ * ring of frames. */
+static int run_bare(struct bench *b, struct cost *c)
+{
+    uint64_t pushed = 0, done = 0, chunks = b->file_bytes / chunk_bytes;
+    char *area = arena_base(b->arena);
+    int64_t until = io_now_ns() + BARE_MS * INT64_C(1000000);
+    begin(c);
+    while (done < pushed || io_now_ns() < until) {
+        while (pushed - done < DEPTH && io_now_ns() < until) {
+            struct io_uring_sqe *sqe = io_uring_get_sqe(&b->ring);
+            io_uring_prep_read(sqe, b->fd,
+                               area + pushed * chunk_bytes % area_bytes,
+                               (unsigned)chunk_bytes,
+                               pushed % chunks * chunk_bytes);
+            pushed++;
+        }
+        int err = io_uring_submit_and_wait(&b->ring, done < pushed);
+        if (err < 0 && err != -EINTR)
+            return err;
+        struct io_uring_cqe *cqe;
+        while (io_uring_peek_cqe(&b->ring, &cqe) == 0) {
+            if (cqe->res != (int)chunk_bytes)
+                return cqe->res < 0 ? cqe->res : -EIO;
+            io_uring_cqe_seen(&b->ring, cqe);
+            done++;
+        }
+    }
+    end(c);
+    c->bytes = (double)(done * chunk_bytes);
+    return 0;
+}
+
+static int run_pass(struct k3 *k, uint32_t *position, struct cost *c,
+                    struct why *why)
+{
+    struct k3_row row = { .position = *position, .id = 1 + *position % 1000,
+                          .logits = true, .phase = K3_DECODE };
+    struct k3_facts before, after;
+    k3_facts(k, &before);
+    begin(c);
+    int err = k3_pass(k, &row, 1, why);
+    end(c);
+    k3_facts(k, &after);
+    const struct k3_totals *a = &before.totals[K3_DECODE],
+                           *z = &after.totals[K3_DECODE];
+    c->bytes = (double)(z->trunk_bytes + z->embed_bytes + z->demand_bytes -
+                        a->trunk_bytes - a->embed_bytes - a->demand_bytes);
+    ++*position;
+    return err;
+}
+
+static int set_up(struct bench *b, struct why *why)
+{
+    char pattern[4096];
+    glob_t files;
+    struct stat st;
+    snprintf(pattern, sizeof pattern, "%s/*.safetensors", b->model);
+    if (glob(pattern, 0, NULL, &files))
+        return why_set(why, -ENOENT, "%s: no shards", b->model);
+    b->fd = open(files.gl_pathv[0], O_RDONLY | O_CLOEXEC | O_DIRECT);
+    globfree(&files);
+    if (b->fd < 0 || fstat(b->fd, &st))
+        return why_set(why, -errno, "%s: %s", b->model, strerror(errno));
+    b->file_bytes = (uint64_t)st.st_size;
+    int err = arena_open(&b->arena, area_bytes);
+    if (!err)
+        err = io_uring_queue_init(DEPTH, &b->ring,
+                                  IORING_SETUP_SINGLE_ISSUER |
+                                      IORING_SETUP_DEFER_TASKRUN);
+    if (err)
+        return why_set(why, err, "the bare ring: %s", strerror(-err));
+    struct k3_options o = { .memory_bytes = b->memory_bytes, .rows = 1,
+                            .threads = (uint32_t)b->threads, .logits = 1,
+                            .policy = "none", .prefetch = "none" };
+    if (!o.memory_bytes) {
+        struct plan plan;
+        struct why below;
+        o.memory_bytes = 1;
+        k3_plan(&plan, b->model, &o, &below);
+        o.memory_bytes = plan.floor_bytes + (1 << 20); /* threads */
+    }
+    err = k3_open(&b->pass, b->model, &o, why);
+    o.io = "pread";
+    o.planned = stop_reading;
+    if (!err)
+        err = k3_open(&b->compute, b->model, &o, why);
+    if (err)
+        return err;
+    k3_allow(b->pass, b->rounds + 2);
+    k3_allow(b->compute, b->rounds + 2);
+    return 0;
+}
+
+static int run_rounds(struct bench *b, struct why *why)
+{
+    struct cost warm;
+    int err = run_pass(b->compute, &b->position[0], &warm, why);
+    if (!err)
+        err = run_pass(b->pass, &b->position[1], &warm, why);
+    for (uint64_t r = 0; r < b->rounds && !err; r++)
+        for (uint64_t i = 0; i < 3 && !err; i++) {
+            uint64_t arm = (r % 2 ? 2 - i : i);
+            struct cost *c = &b->cost[arm][r];
+            fprintf(stderr, "\rround %" PRIu64 " arm %" PRIu64 " ", r + 1, i);
+            if (arm == 0 && (err = run_bare(b, c)))
+                why_set(why, err, "the bare ring: %s", strerror(-err));
+            if (arm > 0)
+                err = run_pass(arm == 1 ? b->compute : b->pass,
+                               &b->position[arm - 1], c, why);
+        }
+    fputc('\n', stderr);
+    return err;
+}
+
+static int report(const struct bench *b)
+{
+    const struct cost *bare = b->cost[0], *compute = b->cost[1];
+    const struct cost *pass = b->cost[2];
+    double v[6][ROUNDS_MAX];
+    double cores = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    for (uint64_t r = 0; r < b->rounds; r++) {
+        double io = pass[r].bytes * bare[r].seconds / bare[r].bytes;
+        double longer = io > compute[r].seconds ? io : compute[r].seconds;
+        double work = pass[r].system_s + pass[r].user_s;
+        v[0][r] = io;
+        v[1][r] = compute[r].seconds;
+        v[2][r] = pass[r].seconds;
+        v[3][r] = pass[r].seconds / longer;
+        v[4][r] = pass[r].system_s / (pass[r].seconds * cores);
+        v[5][r] = work / cores / pass[r].seconds;
+    }
+    static const char *const what[] = {
+        "reads at the bare rate, s", "compute without reads, s",
+        "a decode pass, s", "a pass over the longer",
+        "of all CPU: system, for holes", "of all CPU: busy" };
+    json_t *o = json_object();
+    printf("%.3f GB a pass, bare %.2f GB/s, %.0f cores, %" PRIu64 " rounds\n",
+           pass[0].bytes / 1e9, bare[0].bytes / bare[0].seconds / 1e9, cores,
+           b->rounds);
+    for (int i = 0; i < 6; i++) {
+        struct bench_spread s = bench_spread(v[i], b->rounds);
+        printf("%-30s %8.3f  [%.3f %.3f]%s\n", what[i], s.median, s.least,
+               s.most, i == 3 ? s.median <= ratio_most ? "  target 1.3: reached"
+                                                   : "  target 1.3: missed"
+                              : "");
+        json_object_set_new(o, what[i], json_real(s.median));
+    }
+    struct bench_spread times = bench_spread(v[3], b->rounds);
+    FILE *f = bench_results("full", "stamp\tmemory\tgb\tbare_s\tcompute_s\t"
+                            "pass_s\tratio\tmin\tmax\tsystem_share\trounds");
+    if (f) {
+        fprintf(f, "%s\t%.0f\t%.3f\t%.2f\t%.2f\t%.2f\t%.3f\t%.3f\t%.3f\t%.3f\t"
+                "%" PRIu64 "\n", bench_stamp(),
+                (double)k3_plan_of(b->pass)->budget_bytes, pass[0].bytes / 1e9,
+                bench_spread(v[0], b->rounds).median,
+                bench_spread(v[1], b->rounds).median,
+                bench_spread(v[2], b->rounds).median, times.median,
+                times.least, times.most,
+                bench_spread(v[4], b->rounds).median, b->rounds);
+        fclose(f);
+    }
+    json_t *array = json_array();
+    json_array_append_new(array, o);
+    return bench_json("full", array);
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench b = { .model = "build/bench-k3", .rounds = 5 };
+    const struct opt table[] = {
+        { "model", 0, OPT_TEXT, &b.model, "DIR",
+          "a `synth --preset k3 --sparse` checkpoint; made if missing", NULL },
+        { "rounds", 0, OPT_UINT, &b.rounds, "N", "default 5", NULL },
+        { "threads", 't', OPT_UINT, &b.threads, "N", "default: cores", NULL },
+        { "memory", 'm', OPT_SIZE, &b.memory_bytes, "SIZE",
+          "default: the floor", NULL },
+    };
+    const struct opt_command cmd = { "bench_full [options]", NULL, table,
+                                     sizeof table / sizeof *table };
+    struct why why = { 0 };
+    int words = opt_parse(&cmd, argc, argv, NULL, 0);
+    if (words < 0)
+        return opt_status(words);
+    if (b.rounds < 1 || b.rounds > ROUNDS_MAX)
+        return opt_usage_error(&cmd, "--rounds is 1 to %d", ROUNDS_MAX);
+    int err = bench_model(&(struct synth_options){
+        .dir = b.model, .preset = "k3", .sparse = true });
+    if (!err && (set_up(&b, &why) || run_rounds(&b, &why))) {
+        fprintf(stderr, "bench: %s\n", why.text);
+        err = 1;
+    }
+    if (!err)
+        err = report(&b);
+    k3_close(b.compute);
+    k3_close(b.pass);
+    return err;
+}
