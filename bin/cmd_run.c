@@ -263,7 +263,8 @@ int cmd_run(int argc, char **argv)
         { "ids", 0, OPT_TEXT, &r.a.ids, "1,2,3",
           "the prompt as token ids; ids come out, too", NULL },
         { "new", 'n', OPT_UINT, &r.a.most, "N",
-          "most new tokens; default 64", NULL },
+          "most new tokens; default 64. 0 reads the prompt and stops, for "
+          "--logits, --trace and --report", NULL },
         SESSION_OPTIONS(&r.a.s),
     };
     const struct opt_command cmd = {

@@ -58,7 +58,8 @@ static int prefill(struct generation *g, uint32_t *next)
                 .position = at, .id = o->prompt[at], .phase = K3_PREFILL,
                 .logits = o->all_logits || at + 1 == o->prompt_count };
         }
-        k3_allow(g->k, chunks(g, g->position) + fewest(g, o->most - 1));
+        k3_allow(g->k, chunks(g, g->position) +
+                           fewest(g, o->most ? o->most - 1 : 0));
         int err = k3_pass(g->k, g->row, n, g->why);
         for (uint32_t i = 0; i < n && !err; i++)
             err = hand_logits(g, i);
@@ -194,13 +195,13 @@ int generate(struct k3 *k, const struct generate_options *o,
     result->ended = false;
     result->drafted = result->accepted = 0;
     int err = check_prompt(k, o, why);
-    if (err || !o->most)
+    if (err)
         return err;
     uint32_t next = 0;
     err = set_up(&g);
     if (!err)
         err = prefill(&g, &next);
-    if (!err)
+    if (!err && o->most)
         err = decode(&g, next);
     free(g.row);
     free(g.scratch);

@@ -20,7 +20,7 @@
 struct generate_options {
     const uint32_t *prompt;
     uint32_t prompt_count; /* >= 1 */
-    uint32_t most;         /* new ids */
+    uint32_t most;         /* new ids; 0: the prompt alone */
     struct sample_options sample;
     bool     ignore_end;   /* go on past end ids */
     bool   (*is_end)(void *arg, uint32_t id);

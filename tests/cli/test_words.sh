@@ -40,6 +40,10 @@ verdict $? "unknown policies and predictors: the sentence names the known"
 "$S" run "$D/m" -p Hello -n 0 > "$D/out" 2> "$D/err" && [ ! -s "$D/out" ] &&
     grep -q 'decode 0 tokens' "$D/err" && ! grep -q nan "$D/err"
 verdict $? "no new tokens: no figure that is none"
+"$S" run "$D/m" -p Hello -n 0 --logits "$D/l0" > "$D/out" 2>&1 &&
+    "$S" run "$D/m" -p Hello -n 1 --logits "$D/l1" > "$D/out" 2>&1 &&
+    [ -s "$D/l0" ] && cmp -s "$D/l0" "$D/l1"
+verdict $? "and yet the logits of the prompt"
 
 "$S" run "$D/m" -p Hello -n 2 --report "$D/no/report" > "$D/out" 2> "$D/err"
 [ $? -eq 1 ] && [ ! -s "$D/out" ] && [ "$(wc -l < "$D/err")" -eq 1 ] &&
