@@ -336,7 +336,9 @@ static int batch(struct batch_cmd *b, int argc, char **argv)
         err = lost;
     }
     int signal = err == -ECANCELED ? session_signal() : 0;
-    int status = signal ? 128 + signal : err ? session_failed(&b->why) : 0;
+    int status = signal ? 128 + signal
+                 : err  ? session_failed(b->model, &b->why)
+                        : 0;
     if (b->feed.out)
         batch_show_summary(&b->feed, err);
     if (signal)

@@ -510,5 +510,5 @@ int cmd_plan(int argc, char **argv)
     free(l->batch);
     config_free(&l->c);
     free(l);
-    return err ? session_failed(&why) : 0;
+    return err ? session_failed(model, &why) : 0;
 }

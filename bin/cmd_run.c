@@ -249,7 +249,7 @@ static int run_model(struct run *r, const char *model)
         fputs("sluice: interrupted\n", stderr);
         return 128 + session_signal();
     }
-    return err ? session_failed(&why) : 0;
+    return err ? session_failed(model, &why) : 0;
 }
 
 int cmd_run(int argc, char **argv)
@@ -289,7 +289,7 @@ int cmd_run(int argc, char **argv)
     if (err) {
         id_list_free(&r.prompt);
         return err == -EINVAL ? opt_usage_error(&cmd, "%s", why.text)
-                              : session_failed(&why);
+                              : session_failed(NULL, &why);
     }
     tok_stream_init(&r.stream);
     return run_model(&r, model);

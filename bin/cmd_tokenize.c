@@ -8,6 +8,7 @@
 
 #include "bin/cmd.h"
 #include "bin/opt.h"
+#include "bin/session.h"
 #include "model/tok.h"
 #include "model/tok_utf8.h"
 #include "model/why.h"
@@ -283,10 +284,8 @@ int cmd_tokenize(int argc, char **argv)
     if (w.o.text && w.o.file)
         return opt_usage_error(&command, "-p and -f exclude each other");
     struct why why = { 0 };
-    if (tok_open(&w.tok, dir, &why)) {
-        fprintf(stderr, "sluice: %s\n", why.text);
-        return 1;
-    }
+    if (tok_open(&w.tok, dir, &why))
+        return session_failed(dir, &why);
     if (w.o.lines) /* whoever feeds lines one by one gets answers one by one */
         setvbuf(stdout, NULL, _IOLBF, 0);
     int status = run(&w);

@@ -126,7 +126,7 @@ static int verify(struct verify_args *a, const char *model)
         print_end(a, &facts);
     json_decref(a->problems);
     if (err)
-        return session_failed(&why);
+        return session_failed(model, &why);
     if (!facts.problems)
         return 0;
     fflush(stdout);

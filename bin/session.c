@@ -175,12 +175,16 @@ static const char *hint(int error)
     }
 }
 
-int session_failed(const struct why *why)
+int session_failed(const char *model, const struct why *why)
 {
     fflush(stdout);
     fprintf(stderr, "sluice: %s\n", why->text);
     if (hint(why->error))
         fprintf(stderr, "hint: %s\n", hint(why->error));
+    else if (model && !strncmp(why->text, model, strlen(model)) &&
+             (why->error == -ENOENT || why->error == -ENOTDIR))
+        fprintf(stderr, "hint: %s doctor %s says what is missing\n",
+                opt_program, model);
     return 1;
 }
 

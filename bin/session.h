@@ -75,8 +75,9 @@ const char *session_options(const struct session_args *a,
 /* What --draft says, which session_options has checked. */
 struct draft_options session_draft(const struct session_args *a);
 
-/* Print "sluice: <why>" and, where there is one, a hint; returns 1. */
-int session_failed(const struct why *why);
+/* Print "sluice: <why>" and, where there is one, a hint; returns 1. A `model`
+ * that is not all there (NULL: none) is a case for the doctor. */
+int session_failed(const char *model, const struct why *why);
 /* Is the memory of the plan there? 0 or -ENOMEM. Asked before it is taken: what
  * takes more than there is gets killed, without a sentence. */
 int session_fits(const struct plan *plan, struct why *why);

@@ -45,6 +45,20 @@ verdict $? "no new tokens: no figure that is none"
     [ -s "$D/l0" ] && cmp -s "$D/l0" "$D/l1"
 verdict $? "and yet the logits of the prompt"
 
+mkdir "$D/empty"
+echo '{"custom_id": "1", "prompt": "Hello"}' > "$D/in"
+s=0
+for command in "run -p Hello" "batch -i $D/in -o $D/answers" plan tokenize; do
+    "$S" ${command%% *} "$D/empty" $(expr "$command " : '[a-z]* \(.*\)') \
+        > "$D/out" 2> "$D/err" < /dev/null
+    [ $? -eq 1 ] && [ ! -s "$D/out" ] &&
+        grep -q "^sluice: $D/empty/.*: No such file or directory$" "$D/err" &&
+        grep -q "^hint: .*sluice doctor $D/empty says" "$D/err" || s=1
+done
+"$S" run "$D/m" -f "$D/none" > "$D/out" 2> "$D/err"
+[ $? -eq 1 ] && ! grep -q doctor "$D/err" || s=1
+verdict $s "a folder that lacks files is sent to the doctor, another file not"
+
 "$S" run "$D/m" -p Hello -n 2 --report "$D/no/report" > "$D/out" 2> "$D/err"
 [ $? -eq 1 ] && [ ! -s "$D/out" ] && [ "$(wc -l < "$D/err")" -eq 1 ] &&
     grep -q "no/report: the report could not be written: No such" "$D/err"
