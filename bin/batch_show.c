@@ -61,11 +61,8 @@ static uint64_t read_bytes(struct k3 *k)
     struct k3_facts f;
     uint64_t bytes = 0;
     k3_facts(k, &f);
-    for (int i = 0; i < K3_PHASES; i++) {
-        const struct k3_totals *t = &f.totals[i];
-        bytes += t->trunk_bytes + t->embed_bytes + t->demand_bytes +
-                 t->guess_bytes + t->wasted_bytes;
-    }
+    for (int i = 0; i < K3_PHASES; i++)
+        bytes += k3_read_bytes(&f.totals[i]);
     return bytes;
 }
 
@@ -120,9 +117,7 @@ json_t *batch_show_report(const struct batch_feed *f, uint64_t given,
     k3_facts(k, &facts);
     const struct k3_totals *t = &facts.totals[K3_DECODE];
     double ids = (double)counts->ids, decoded = (double)counts->decode_ids;
-    double bytes = (double)(t->trunk_bytes + t->embed_bytes +
-                            t->demand_bytes + t->guess_bytes +
-                            t->wasted_bytes);
+    double bytes = (double)k3_read_bytes(t);
     double passes = t->passes ? (double)t->passes : 1;
     json_t *o = json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "answered",

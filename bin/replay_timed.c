@@ -179,8 +179,7 @@ static const struct k3_totals *judged(const struct line *l, struct figures *f)
     *f = (struct figures){
         .tokens = tokens > 0 ? tokens : 1,
         .seconds = (double)t->ns / 1e9,
-        .bytes = (double)(t->trunk_bytes + t->embed_bytes + t->demand_bytes +
-                          t->guess_bytes + t->wasted_bytes),
+        .bytes = (double)k3_read_bytes(t),
         .compute_s = x->compute_s[phase],
         .wait_trunk = (double)t->wait_trunk_ns / 1e9,
         .wait_expert = (double)t->wait_expert_ns / 1e9,
@@ -226,7 +225,7 @@ static json_t *json_of(const struct line *l)
         "embed_bytes", (json_int_t)t->embed_bytes,
         "expert_demand_bytes", (json_int_t)t->demand_bytes,
         "expert_guess_bytes", (json_int_t)t->guess_bytes,
-        "wasted_bytes", (json_int_t)(t->wasted_bytes + l->x.ahead_bytes),
+        "wasted_bytes", (json_int_t)t->wasted_bytes,
         "prefill_seconds", (double)l->x.totals[K3_PREFILL].ns / 1e9,
         "prefill_demand_bytes",
         (json_int_t)l->x.totals[K3_PREFILL].demand_bytes,

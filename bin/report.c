@@ -96,10 +96,18 @@ static json_t *io_object(const struct k3_facts *f)
     return o;
 }
 
-static uint64_t read_bytes(const struct k3_totals *t)
+/* What both phases tell. */
+static void set_phase(json_t *o, const struct k3_totals *t)
 {
-    return t->trunk_bytes + t->embed_bytes + t->demand_bytes +
-           t->guess_bytes + t->wasted_bytes;
+    set_int(o, "read_bytes", k3_read_bytes(t));
+    set_int(o, "trunk_bytes", t->trunk_bytes);
+    set_int(o, "embed_bytes", t->embed_bytes);
+    set_int(o, "expert_demand_bytes", t->demand_bytes);
+    set_int(o, "expert_guess_bytes", t->guess_bytes);
+    set_int(o, "wasted_bytes", t->wasted_bytes);
+    set_int(o, "expert_items", t->expert_items);
+    set_real(o, "wait_trunk_s", seconds(t->wait_trunk_ns));
+    set_real(o, "wait_expert_s", seconds(t->wait_expert_ns));
 }
 
 static json_t *prefill_object(const struct k3_totals *t)
@@ -108,13 +116,7 @@ static json_t *prefill_object(const struct k3_totals *t)
     set_int(o, "tokens", t->rows);
     set_int(o, "passes", t->passes);
     set_real(o, "seconds", seconds(t->ns));
-    set_int(o, "read_bytes", read_bytes(t));
-    set_int(o, "trunk_bytes", t->trunk_bytes);
-    set_int(o, "expert_demand_bytes", t->demand_bytes);
-    set_int(o, "expert_guess_bytes", t->guess_bytes);
-    set_int(o, "expert_items", t->expert_items);
-    set_real(o, "wait_trunk_s", seconds(t->wait_trunk_ns));
-    set_real(o, "wait_expert_s", seconds(t->wait_expert_ns));
+    set_phase(o, t);
     return o;
 }
 
@@ -126,22 +128,14 @@ static json_t *decode_object(const struct k3_facts *f, uint64_t tokens)
     double wait = seconds(t->wait_trunk_ns + t->wait_expert_ns);
     double compute = s - wait;
     uint64_t rate = rate_of(&f->reader);
-    double io = rate ? (double)read_bytes(t) / (double)rate : 0;
+    double io = rate ? (double)k3_read_bytes(t) / (double)rate : 0;
     set_int(o, "tokens", tokens);
     set_int(o, "passes", t->passes);
     set_int(o, "rows", t->rows);
     set_real(o, "seconds", s);
     set_real(o, "seconds_per_token", s * per);
-    set_real(o, "read_bytes_per_token", (double)read_bytes(t) * per);
-    set_int(o, "read_bytes", read_bytes(t));
-    set_int(o, "trunk_bytes", t->trunk_bytes);
-    set_int(o, "embed_bytes", t->embed_bytes);
-    set_int(o, "expert_demand_bytes", t->demand_bytes);
-    set_int(o, "expert_guess_bytes", t->guess_bytes);
-    set_int(o, "expert_items", t->expert_items);
-    set_int(o, "wasted_bytes", t->wasted_bytes + f->ahead_bytes);
-    set_real(o, "wait_trunk_s", seconds(t->wait_trunk_ns));
-    set_real(o, "wait_expert_s", seconds(t->wait_expert_ns));
+    set_real(o, "read_bytes_per_token", (double)k3_read_bytes(t) * per);
+    set_phase(o, t);
     set_real(o, "wait_share", s > 0 ? wait / s : 0);
     set_real(o, "compute_s", compute);
     set_real(o, "io_s", io);
@@ -174,6 +168,7 @@ json_t *report_make(const struct report_input *in)
 {
     struct k3_facts f;
     struct rusage usage;
+    k3_finish(in->k);
     k3_facts(in->k, &f);
     getrusage(RUSAGE_SELF, &usage);
     json_t *r = json_object();

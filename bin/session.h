@@ -57,7 +57,9 @@ struct session_args {
     { "mla-latent-eps", 0, OPT_REAL, &(a)->mla_latent_eps, "E", \
       "epsilon of the two latent norms; default 1e-6", NULL }, \
     { "report", 0, OPT_TEXT, &(a)->report, "FILE", \
-      "write what happened as JSON", NULL }, \
+      "write what happened as JSON; read_bytes is all that a phase read: " \
+      "trunk, embed, expert_demand, expert_guess (guessed and used) and " \
+      "wasted_bytes (guessed or read ahead, and not used)", NULL }, \
     { "trace", 0, OPT_TEXT, &(a)->trace, "FILE", \
       "record the routing for sluice replay", NULL }, \
     { "timeline", 0, OPT_TEXT, &(a)->timeline, "FILE", \

@@ -142,16 +142,25 @@ void k3_reset(struct k3 *k, uint32_t sequence);
 /* Make a running pass return -ECANCELED at its next tile. */
 void k3_cancel(struct k3 *k);
 
+/* No pass follows: look-ahead ends, what is on its way lands, and what was read
+ * for no pass (tiles ahead of an end id, guesses that came too late to be
+ * judged) is wasted in the last pass's phase. */
+void k3_finish(struct k3 *k);
+
 /* What the passes of a phase did. A pass with a decode row is a decode pass.
- * Bytes are payload and count in the pass that consumes them. */
+ * Bytes are payload and count in the pass that consumes them; those of experts
+ * that were guessed and then not chosen, in the pass that finds that out. */
 struct k3_totals {
     uint64_t passes, rows;
     int64_t  ns, wait_trunk_ns, wait_expert_ns;
     uint64_t trunk_bytes, embed_bytes, demand_bytes, guess_bytes;
-    uint64_t wasted_bytes;
+    uint64_t wasted_bytes; /* read and not used */
     uint64_t expert_items; /* experts computed: distinct a pass and layer */
     int64_t  idle_ns; /* summed over drives: nothing was in flight */
 };
+
+/* The sum of its five kinds of bytes: all that the phase read. */
+uint64_t k3_read_bytes(const struct k3_totals *t);
 
 /* The last pass alone. */
 const struct k3_totals *k3_last(const struct k3 *k);
@@ -161,7 +170,6 @@ struct k3_facts {
     struct fetch_counts experts;
     struct reader_facts reader;
     uint64_t resident_read_bytes; /* payload read at open */
-    uint64_t ahead_bytes;         /* read ahead and never used */
     double   huge_page_share;
     const char *arena_note;
     uint32_t nodes;  /* NUMA nodes the memory lies on */

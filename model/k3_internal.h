@@ -111,6 +111,8 @@ struct k3 {
     int64_t        wait_expert_ns;
     uint64_t       trunk_bytes, embed_bytes, expert_items;
     struct k3_totals totals[K3_PHASES], last;
+    enum k3_phase  last_phase;
+    bool           finished;
     const char    *isa;
 };
 

@@ -309,7 +309,6 @@ void k3_facts(struct k3 *k, struct k3_facts *out)
     reader_facts(k->reader, &out->reader);
     arena_facts(k->arena, &arena);
     out->resident_read_bytes = k->plan.resident_payload_bytes;
-    out->ahead_bytes = stream_ahead_bytes(k->stream);
     out->huge_page_share = arena.huge_page_share;
     out->arena_note = arena.note;
     out->nodes = arena.nodes;

@@ -413,7 +413,7 @@ static void whole_pass(void *arg)
 int k3_pass(struct k3 *k, const struct k3_row *rows, uint32_t n,
             struct why *why)
 {
-    assert(n >= 1 && n <= k->plan.rows);
+    assert(n >= 1 && n <= k->plan.rows && !k->finished);
     struct pass p = { .k = k, .row = rows, .rows = n, .why = why };
     enum k3_phase phase = K3_PREFILL;
     for (uint32_t r = 0; r < n; r++) {

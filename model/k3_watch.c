@@ -150,12 +150,33 @@ void k3_account(struct k3 *k, enum k3_phase phase, uint32_t rows,
         .wasted_bytes = b->experts.wasted_bytes - a->experts.wasted_bytes,
         .expert_items = b->expert_items - a->expert_items,
     };
+    k->last_phase = phase;
     const struct k3_totals *t = &k->last;
     add(&k->totals[phase], t);
     k3_guess_pass(k, (double)(t->ns - t->wait_trunk_ns - t->wait_expert_ns) /
                          1e9,
-                  t->trunk_bytes + t->demand_bytes + t->guess_bytes +
-                      t->wasted_bytes, t->wasted_bytes);
+                  k3_read_bytes(t), t->wasted_bytes);
+}
+
+uint64_t k3_read_bytes(const struct k3_totals *t)
+{
+    return t->trunk_bytes + t->embed_bytes + t->demand_bytes +
+           t->guess_bytes + t->wasted_bytes;
+}
+
+void k3_finish(struct k3 *k)
+{
+    struct stream_stats stats;
+    uint64_t used = k->plan.resident_payload_bytes, read = 0;
+    stream_rest(k->stream);
+    k->finished = true;
+    stream_stats(k->stream, &stats);
+    for (int c = 0; c < READ_CLASSES; c++)
+        read += stats.payload_bytes[c];
+    for (int i = 0; i < K3_PHASES; i++)
+        used += k3_read_bytes(&k->totals[i]);
+    if (read > used) /* a failed pass asked for more than it got */
+        k->totals[k->last_phase].wasted_bytes += read - used;
 }
 
 const struct k3_layer_totals *k3_layers(const struct k3 *k,

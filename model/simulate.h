@@ -55,7 +55,6 @@ struct simulate_result {
     struct k3_totals    totals[K3_PHASES];
     struct fetch_counts experts;
     uint64_t tokens; /* that decode passes gave */
-    uint64_t ahead_bytes;
     uint32_t drives;
     double   bytes_per_s; /* of all drives */
     double   compute_s[K3_PHASES];

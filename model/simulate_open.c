@@ -225,11 +225,11 @@ int simulate_run(struct simulate_result *out,
     if (!err)
         err = simulate_passes(s, out);
     if (!err) {
+        k3_finish(&s->k);
         out->plan = s->k.plan;
         out->policy = s->k.o.policy;
         out->prefetch = s->perfect ? "perfect" : s->k.o.prefetch;
         out->experts = fetch_counts(s->k.fetch);
-        out->ahead_bytes = stream_ahead_bytes(s->k.stream);
         out->drives = virtual_count(s->drives);
         out->bytes_per_s = s->k.rate;
         memcpy(out->totals, s->k.totals, sizeof out->totals);

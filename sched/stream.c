@@ -187,6 +187,19 @@ void stream_allow(struct stream *s, uint64_t end)
     wake(s);
 }
 
+void stream_rest(struct stream *s)
+{
+    atomic_store(&s->end, 0);
+    atomic_store(&s->resting, true);
+    wake(s);
+    for (;;) {
+        uint32_t seen = stream_events(s);
+        if (!atomic_load(&s->resting) || atomic_load(&s->failed))
+            return;
+        stream_await(s, seen);
+    }
+}
+
 uint32_t stream_events(const struct stream *s)
 {
     return atomic_load(&s->events);
@@ -332,24 +345,11 @@ int64_t stream_hold_wait_ns(const struct stream *s)
     return s->hold_wait_ns;
 }
 
-uint64_t stream_ahead_bytes(const struct stream *s)
-{
-    uint64_t bytes = 0;
-    for (uint32_t t = 0; t < s->o.tile_count; t++) {
-        uint32_t phase = atomic_load(&s->state[t].phase);
-        if (!s->o.tiles[t].home &&
-            (phase == TILE_LOADING || phase == TILE_READY))
-            bytes += s->o.tiles[t].payload_bytes;
-    }
-    return bytes;
-}
-
 int64_t stream_idle_ns(const struct stream *s)
 {
     int64_t sum = 0;
-    for (uint32_t d = 0; d < s->lanes; d++) {
+    for (uint32_t d = 0; d < s->lanes; d++)
         sum += idle_at(atomic_load(&s->lane[d].idle), stream_now_ns(s));
-    }
     return sum;
 }
 

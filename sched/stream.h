@@ -98,6 +98,10 @@ int stream_preload(struct stream *s);
 /* Let look-ahead go as far as, and not including, tile `end` of the circle
  * unrolled: pass * tile_count + tile, passes counted from 0. */
 void stream_allow(struct stream *s, uint64_t end);
+/* Look ahead no further, and wait until what is on its way has landed, or a
+ * read has failed: after that nothing is read, and the numbers below stand
+ * still, until the next stream_allow or stream_post. */
+void stream_rest(struct stream *s);
 
 /* True when stream_hold would not wait. */
 bool stream_ready(const struct stream *s, uint32_t tile);
@@ -131,9 +135,6 @@ struct stream_failure stream_failure(const struct stream *s);
 int64_t stream_hold_wait_ns(const struct stream *s);
 /* Nanoseconds, summed over the drives, with nothing in flight. */
 int64_t stream_idle_ns(const struct stream *s);
-/* Bytes of tiles in the ring that no hold has taken: read ahead, or on the
- * way. */
-uint64_t stream_ahead_bytes(const struct stream *s);
 /* Numbers of the whole life so far; a snapshot while reads are going on. */
 void stream_stats(const struct stream *s, struct stream_stats *out);
 

@@ -65,6 +65,7 @@ struct stream {
     _Atomic uint64_t   end; /* of what may be read, see stream_allow */
     _Atomic uint32_t   events, sleepers;
     _Atomic bool       stop;
+    _Atomic bool       resting; /* until the owner finds nothing on its way */
     _Atomic int        failed;
     struct stream_failure failure; /* written once, before `failed` */
     struct stream_stats   stats; /* the owner's; read by word, relaxed */

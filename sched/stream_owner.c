@@ -429,6 +429,15 @@ static bool idle(const struct stream *s)
     return true;
 }
 
+/* Nothing is with a drive, and nothing begun waits to be. */
+static bool rested(const struct stream *s)
+{
+    for (uint32_t d = 0; d < s->lanes; d++)
+        if (s->lane[d].open)
+            return false;
+    return !s->pending_count && idle(s);
+}
+
 bool stream_turn(struct stream *s)
 {
     bool stop = atomic_load(&s->stop) || atomic_load(&s->failed);
@@ -437,6 +446,10 @@ bool stream_turn(struct stream *s)
     for (uint32_t d = 0; d < s->lanes && !stop; d++) {
         retire(s, &s->lane[d]);
         fill_drive(s, d);
+    }
+    if (atomic_load(&s->resting) && rested(s)) {
+        atomic_store(&s->resting, false);
+        news = true;
     }
     return news || (!stop && atomic_load(&s->failed));
 }

@@ -106,6 +106,44 @@ for preset in ${*:-tiny small}; do
     esac
 done
 [ $# -eq 0 ] || exit 0
+
+# An end id: what was read ahead of it, and guesses that nobody judged, were
+# read, so the parts are all that was read.
+cat > "$D/wasted.py" << 'END'
+import json, sys
+r = json.load(open(sys.argv[1]))
+read = r['io']['resident_read_bytes']
+for part in r['prefill'], r['decode']:
+    read += part['read_bytes']
+    sum_ = sum(part[n] for n in ('trunk_bytes', 'embed_bytes', 'wasted_bytes',
+                                 'expert_demand_bytes', 'expert_guess_bytes'))
+    if sum_ != part['read_bytes']:
+        sys.exit('# parts: %d of %d' % (sum_, part['read_bytes']))
+if read != r['io']['payload_bytes']:
+    sys.exit('# read: %d of %d' % (read, r['io']['payload_bytes']))
+if len(r['generated_ids']) != int(sys.argv[2]):
+    sys.exit('# not ended by the id')
+last = r['decode' if int(sys.argv[2]) else 'prefill']
+if r['plan']['ring_bytes'] and not last['wasted_bytes']:
+    sys.exit('# nothing was wasted')
+END
+"$S" synth "$D/m" --preset small --seed 3 > /dev/null 2>&1 || exit 1
+ids=$("$S" run "$D/m" --ids 5,6,7,8,9 -n 4 --ignore-eos 2> /dev/null)
+for kept in 0 1 3; do
+    end=$(echo "$ids" | cut -d, -f$((kept + 1)))
+    for place in eos_token_id text_config.eos_token_id; do
+        python3 tests/cli/ckpt_edit.py "$D/m" config $place "$end"
+    done
+    for how in '-m 100M --prefetch none' '-m 100M --prefetch gate' \
+        '-m 400M --prefetch ema --policy none'; do
+        "$S" run "$D/m" --ids 5,6,7,8,9 -n 40 $how --report "$D/r.json" \
+            > /dev/null 2> "$D/err" || cat "$D/err"
+        python3 "$D/wasted.py" "$D/r.json" $kept
+        verdict $? "ended after $kept ids, $how: all that was read is told"
+    done
+done
+rm -rf "$D/m"
+
 "$S" synth "$D/m" --preset tiny --seed 3 > /dev/null 2>&1 || exit 1
 "$S" run "$D/m" --ids 1,2 -n 2 -m 1G > /dev/full 2> "$D/err"
 [ $? -eq 1 ] && grep -q 'stdout could not be written' "$D/err"

@@ -282,11 +282,55 @@ static void nothing_is_read_past_the_allowed_end(void **state)
         assert_int_equal(stream_hold(w.stream, t, &frame), 0);
         stream_release(w.stream, t);
     }
-    assert_int_equal(stream_ahead_bytes(w.stream), 0);
     struct stream *s = w.stream;
     stream_stats(s, &stats);
     assert_int_equal(stats.payload_bytes[READ_TRUNK], expected);
     close_world(&w);
+}
+
+/* After a rest all that was begun is there, whole tiles and no more come; then
+ * it goes on where it was. */
+static void rest_leaves_nothing_on_its_way(void **state)
+{
+    (void)state;
+    for (uint32_t held = 0; held < 30; held++) {
+        struct world w;
+        struct reader_options ro = { .method = "uring" };
+        struct stream_stats stats, later;
+        struct reader_facts facts;
+        const uint8_t *frame;
+        uint64_t least = 0;
+        open_world(&w, &ro, 9, false);
+        assert_int_equal(stream_preload(w.stream), 0);
+        stream_allow(w.stream, 3 * TILES);
+        for (uint32_t t = 0; t < held; t++) {
+            assert_int_equal(stream_hold(w.stream, t, &frame), 0);
+            stream_release(w.stream, t);
+        }
+        stream_rest(w.stream);
+        stream_stats(w.stream, &stats);
+        reader_facts(w.reader, &facts);
+        assert_int_equal(stats.payload_bytes[READ_TRUNK],
+                         facts.payload_bytes);
+        for (uint32_t t = 0; t < TILES; t++)
+            if (w.tile[t].home || t < held || stream_ready(w.stream, t))
+                least += w.tile[t].payload_bytes;
+        assert_true(stats.payload_bytes[READ_TRUNK] >= least);
+        for (uint32_t t = held; t < TILES && stream_ready(w.stream, t); t++) {
+            assert_int_equal(stream_hold(w.stream, t, &frame), 0);
+            stream_release(w.stream, t);
+            held++;
+        }
+        stream_stats(w.stream, &later);
+        assert_int_equal(later.payload_bytes[READ_TRUNK],
+                         stats.payload_bytes[READ_TRUNK]);
+        stream_allow(w.stream, 3 * TILES);
+        for (uint32_t t = held; t < TILES; t++) {
+            assert_int_equal(stream_hold(w.stream, t, &frame), 0);
+            stream_release(w.stream, t);
+        }
+        close_world(&w);
+    }
 }
 
 int main(void)
@@ -295,6 +339,7 @@ int main(void)
         cmocka_unit_test(every_byte_is_right),
         cmocka_unit_test(a_lasting_error_ends_the_walk),
         cmocka_unit_test(nothing_is_read_past_the_allowed_end),
+        cmocka_unit_test(rest_leaves_nothing_on_its_way),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
