@@ -85,31 +85,47 @@ static uint64_t frame_of_experts(const struct ckpt *ckpt,
     return most;
 }
 
-/* A drive is what has one st_dev, or with simulated drives, file mod count. */
-static uint32_t drive_of(const struct k3_options *o, const struct ckpt *ckpt,
-                         uint32_t file, dev_t *seen, uint32_t *drives)
-{
-    struct stat st;
-    if (o->paced_count) {
-        *drives = o->paced_count;
-        return file % o->paced_count;
-    }
-    if (!ckpt || stat(ckpt_path(ckpt, file), &st))
-        return 0;
-    for (uint32_t d = 0; d < *drives; d++)
-        if (seen[d] == st.st_dev)
-            return d;
-    if (*drives == PLAN_DRIVES_MAX)
-        return 0;
-    seen[*drives] = st.st_dev;
-    return (*drives)++;
-}
-
-static void plan_tiles(struct k3_shape *s, const struct ckpt *ckpt,
-                       const struct k3_options *o)
+/* The drive of each file, numbered as the reader does: a drive is what has one
+ * st_dev. Those beyond the most the reader takes for one, which no plan knows
+ * of. */
+static int find_drives(uint32_t *drive, uint32_t *drives,
+                       const struct ckpt *ckpt, struct why *why)
 {
     dev_t seen[PLAN_DRIVES_MAX];
+    struct stat st;
+    for (uint32_t f = 0; f < ckpt_files(ckpt); f++) {
+        const char *path = ckpt_path(ckpt, f);
+        if (stat(path, &st))
+            return why_set(why, -errno, "%s: %s", path, strerror(errno));
+        uint32_t d = 0;
+        while (d < *drives && seen[d] != st.st_dev)
+            d++;
+        if (d == PLAN_DRIVES_MAX)
+            return why_set(why, -ENOTSUP, "%s: the shards are on more than the "
+                           "%d file systems that are served", path,
+                           PLAN_DRIVES_MAX);
+        if (d == *drives)
+            seen[(*drives)++] = st.st_dev;
+        drive[f] = d;
+    }
+    return 0;
+}
+
+static int plan_tiles(struct k3_shape *s, const struct ckpt *ckpt,
+                      const struct k3_options *o, struct why *why)
+{
     struct plan_input *in = &s->input;
+    uint32_t *drive = NULL; /* of a file; NULL: file mod drives */
+    in->drives = o->paced_count ? o->paced_count : !ckpt;
+    if (!in->drives) {
+        drive = calloc(ckpt_files(ckpt), sizeof *drive);
+        int err = drive ? find_drives(drive, &in->drives, ckpt, why)
+                        : why_set(why, -ENOMEM, "no memory for a plan");
+        if (err) {
+            free(drive);
+            return err;
+        }
+    }
     for (uint32_t t = 0; t < s->tiles->count; t++) {
         const struct stream_tile *tile = &s->tiles->tile[t];
         const struct tile_piece *piece =
@@ -118,17 +134,17 @@ static void plan_tiles(struct k3_shape *s, const struct ckpt *ckpt,
         s->plan_tile[t] = (struct plan_tile){
             .frame_bytes = tile->frame_bytes,
             .payload_bytes = tile->payload_bytes,
-            .drive = drive_of(o, ckpt, file, seen, &in->drives),
+            .drive = drive ? drive[file] : file % in->drives,
             .always = piece->layer < 0 &&
                       tiles_small((enum tensor_role)piece->role),
         };
     }
+    free(drive);
     in->tiles = s->plan_tile;
     in->tile_count = s->tiles->count;
-    if (!in->drives)
-        in->drives = 1;
-    for (uint32_t d = 0; d < in->drives && d < o->paced_count; d++)
+    for (uint32_t d = 0; d < o->paced_count; d++)
         in->rate[d] = (double)o->paced[d].bytes_per_s;
+    return 0;
 }
 
 static void plan_sizes(struct k3_shape *s, const struct config *c,
@@ -260,8 +276,9 @@ int k3_shape_of(struct k3_shape *s, const struct ckpt *ckpt,
     if (!s->plan_tile || !s->resident) {
         err = why_set(why, -ENOMEM, "no memory for a plan");
     } else {
-        plan_tiles(s, ckpt, o);
-        err = k3_shape_plan(s, c, o, threads);
+        err = plan_tiles(s, ckpt, o, why);
+        if (!err)
+            err = k3_shape_plan(s, c, o, threads);
         if (err == -ENOBUFS)
             why_set(why, err, "a memory budget of %" PRIu64 " bytes is below "
                     "the floor of %" PRIu64 " bytes (%.2f GiB) for this model "

@@ -202,6 +202,39 @@ if [ -d /dev/shm ] && R=$(mktemp -d /dev/shm/sluice-XXXXXX 2> /dev/null); then
 else
     skip "a file system in memory" "no /dev/shm"
 fi
+# Shards, each on a file system of its own, seen by nobody else.
+if has unshare && unshare -rm mount -t tmpfs none "$D" 2> /dev/null; then
+    for count in 64 65; do
+        "$S" synth "$D/far" --preset tiny --full-attn-layers 4,8 \
+            --num-hidden-layers $((count - 1)) > "$D/out" 2> "$D/err"
+        rm "$D/far/tiktoken.model"
+        one=$("$S" run "$D/far" $ARGS 2> "$D/err")
+        cat > "$D/apart.sh" << 'SH'
+i=0
+for shard in "$1"/far/model-*.safetensors; do
+    at=$1/fs$((i += 1))
+    mkdir -p "$at" && mount -t tmpfs none "$at" && mv "$shard" "$at/" &&
+        ln -s "$at/${shard##*/}" "$shard" || exit 9
+done
+shift
+exec "$@"
+SH
+        unshare -rm sh "$D/apart.sh" "$D" "$S" run "$D/far" $ARGS \
+            > "$D/out" 2> "$D/err"
+        s=$?
+        if [ $count -eq 64 ]; then
+            [ $s -eq 0 ] && [ "$(cat "$D/out")" = "$one" ] &&
+                [ "$(field drives)" -eq 64 ]
+        else
+            [ $s -eq 1 ] && [ ! -s "$D/out" ] &&
+                grep -q 'more than the 64 file systems' "$D/err"
+        fi
+        verdict $? "shards on $count file systems"
+        rm -rf "$D/far" "$D"/fs*
+    done
+else
+    skip "shards on 64 and 65 file systems" "no mounts"
+fi
 cat > "$D/forget.py" << 'PY'
 import os, sys
 for path in sys.argv[1:]:
