@@ -13,7 +13,7 @@
  * time, each unpacked in registers and multiplied on the spot.
  *
  * More rows: the multipliers are the limit, and unpacking competes with them.
- * PANEL weight rows by CHUNK columns are unpacked once into a buffer in L1 and
+ * CHUNK columns of four weight rows are unpacked once into a panel in L1 and
  * serve all activation rows. The sums of a chunk wait in memory for the next
  * one: a store keeps a float as it is, so the order of summation is the same.
  */
@@ -24,10 +24,9 @@
 
 enum {
     TILE_W = 4, /* weight rows of a register tile */
-    PANEL = 8, /* with CHUNK columns: 16 KB */
-    CHUNK = 512,
+    CHUNK = 768, /* of four rows: a quarter of L1, which x and sums share */
     BAND = 32, /* weight rows whose sums wait at a time */
-    STRIPE = 48, /* and activation rows */
+    STRIPE = 64, /* and activation rows */
     LINE = 64,
     LINE_COLS = LINE * 8 / WEIGHT_BITS, /* weights in a cache line */
     BLOCK_BYTES = PACK_BLOCK * WEIGHT_BITS / 8,
@@ -51,9 +50,11 @@ struct product {
     const float *xp;
 };
 
+/* The sums of a register tile lie together: apart by a power of two they would
+ * fight for the same lines of L1. */
 struct panel {
-    _Alignas(LINE) float w[PANEL][CHUNK];
-    _Alignas(LINE) float sum[STRIPE][BAND][LANES];
+    _Alignas(LINE) float w[TILE_W][CHUNK];
+    _Alignas(LINE) float sum[BAND / TILE_W][STRIPE][TILE_W][LANES];
 };
 
 /* One weight row. Kept in locals: vector stores may alias anything, and fields
@@ -180,23 +181,23 @@ LANE_FN void unpack_row(float *to, struct row row, size_t b, size_t n)
     }
 }
 
-/* Weight rows [o, o+count), columns [b, b+n), to the panel; rows up to the next
- * multiple of TILE_W repeat the last: what they give is not used. */
+/* Weight rows [o, o+count), columns [b, b+n), to the panel. With less than
+ * TILE_W of them the last is repeated: what that gives is not used. */
 static void unpack(const struct product *a, struct panel *p, size_t o,
                    size_t count, size_t b, size_t n)
 {
-    for (size_t i = 0; i < (count + TILE_W - 1) / TILE_W * TILE_W; i++)
-        unpack_row(p->w[i], row_of(a, o + (i < count ? i : count - 1)), b, n);
+    for (size_t k = 0; k < TILE_W; k++)
+        unpack_row(p->w[k], row_of(a, o + (k < count ? k : count - 1)), b, n);
 }
 
-/* One register tile's work: TILE_W panel rows at w times activation rows at x,
- * `cols` packed columns of each. The sums are read from `sum`, or start at
- * zero, and go back there. While at it, ask for `fetch` rows of the weights
- * that come after this chunk. */
+/* One register tile's work: the panel at w times activation rows at x, `cols`
+ * packed columns of each. The sums are read from `sum`, or start at zero, and go
+ * back there. While at it, ask for `fetch` rows of the weights that come after
+ * this panel. */
 struct job {
     const float *w, *x;
     size_t ld, cols;
-    float (*sum)[BAND][LANES];
+    float (*sum)[TILE_W][LANES];
     bool first;
     const char *next;
     size_t stride, fetch;
@@ -208,7 +209,7 @@ LANE_FN void tile(const struct job *t, size_t xn)
     const size_t ld = t->ld, cols = t->cols, fetch = t->fetch;
     const size_t stride = t->stride;
     const char *next = t->next;
-    float (*sum)[BAND][LANES] = t->sum;
+    float (*sum)[TILE_W][LANES] = t->sum;
     for (size_t h = 0; h < LANES; h += REG) {
         reg s[TILE_W][TILE_X];
         UNROLL for (size_t j = 0; j < xn; j++)
@@ -264,7 +265,7 @@ static void (*const tile_of[TILE_X + 1])(const struct job *t) = {
 static const char *after(const struct product *a, size_t o, size_t count,
                          size_t i, size_t b)
 {
-    i += PANEL;
+    i += TILE_W;
     if (i >= count) {
         i = 0;
         b += CHUNK;
@@ -276,31 +277,29 @@ static const char *after(const struct product *a, size_t o, size_t count,
     return a->w + (o + i) * a->stride + b / PACK_BLOCK * BLOCK_BYTES;
 }
 
-/* The unpacked chunk of `high` rows from row i of the band, column b, times all
- * rows of the stripe. Groups of activation rows differ by one at most: six rows
- * and one would leave the second group bound by loads. */
+/* The panel, which is of row i of the band, column b, times all rows of the
+ * stripe. Groups of activation rows differ by one at most: six rows and one
+ * would leave the second group bound by loads. */
 static void multiply(const struct product *a, struct panel *p, size_t i,
-                     size_t high, size_t r, size_t rows, size_t b, size_t n,
+                     size_t r, size_t rows, size_t b, size_t n,
                      const char *next)
 {
     const size_t groups = (rows + TILE_X - 1) / TILE_X;
     for (size_t g = 0; g < groups; g++) {
         size_t from = rows * g / groups, to = rows * (g + 1) / groups;
         size_t skip = TILE_W * g / groups; /* the groups share the asking */
-        for (size_t k = 0; k < high; k += TILE_W) {
-            const struct job t = {
-                .w = p->w[k],
-                .x = a->xp + (r + from) * a->ld + b,
-                .ld = a->ld,
-                .cols = (n + PACK_BLOCK - 1) / PACK_BLOCK * PACK_BLOCK,
-                .sum = (float (*)[BAND][LANES])p->sum[from][i + k],
-                .first = b == 0,
-                .next = next + (k + skip) * a->stride,
-                .stride = a->stride,
-                .fetch = TILE_W * (g + 1) / groups - skip,
-            };
-            tile_of[to - from](&t);
-        }
+        const struct job t = {
+            .w = p->w[0],
+            .x = a->xp + (r + from) * a->ld + b,
+            .ld = a->ld,
+            .cols = (n + PACK_BLOCK - 1) / PACK_BLOCK * PACK_BLOCK,
+            .sum = &p->sum[i / TILE_W][from],
+            .first = b == 0,
+            .next = next + skip * a->stride,
+            .stride = a->stride,
+            .fetch = TILE_W * (g + 1) / groups - skip,
+        };
+        tile_of[to - from](&t);
     }
 }
 
@@ -310,21 +309,22 @@ static void band(const struct product *a, struct panel *p, size_t o,
                  size_t count, size_t r, size_t rows)
 {
     for (size_t b = 0; b < a->cols; b += CHUNK)
-        for (size_t i = 0; i < count; i += PANEL) {
+        for (size_t i = 0; i < count; i += TILE_W) {
             size_t n = a->cols - b < CHUNK ? a->cols - b : CHUNK;
-            size_t high = count - i < PANEL ? count - i : PANEL;
-            unpack(a, p, o + i, high, b, n);
-            multiply(a, p, i, high, r, rows, b, n, after(a, o, count, i, b));
+            unpack(a, p, o + i, count - i, b, n);
+            multiply(a, p, i, r, rows, b, n, after(a, o, count, i, b));
         }
-    for (size_t j = 0; j < rows; j++) {
-        float *y = a->y + (r + j) * a->ldy + o, (*sum)[LANES] = p->sum[j];
-        size_t i = 0;
-        for (; i + 4 <= count; i += 4)
-            vf_fold4(y + i, vf_load(sum[i]), vf_load(sum[i + 1]),
-                     vf_load(sum[i + 2]), vf_load(sum[i + 3]));
-        for (; i < count; i++)
-            y[i] = vf_fold(vf_load(sum[i]));
-    }
+    for (size_t j = 0; j < rows; j++)
+        for (size_t i = 0; i < count; i += TILE_W) {
+            float *y = a->y + (r + j) * a->ldy + o + i;
+            float (*sum)[LANES] = p->sum[i / TILE_W][j];
+            if (i + TILE_W <= count)
+                vf_fold4(y, vf_load(sum[0]), vf_load(sum[1]), vf_load(sum[2]),
+                         vf_load(sum[3]));
+            else
+                for (size_t k = 0; i + k < count; k++)
+                    y[k] = vf_fold(vf_load(sum[k]));
+        }
 }
 
 static bool product(const struct product *a, size_t rows, size_t outputs)
