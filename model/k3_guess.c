@@ -131,6 +131,12 @@ void k3_guess_close(struct guesser *g)
     free(g);
 }
 
+void k3_guess_forget(struct k3 *k, uint32_t sequence)
+{
+    if (k->guesser)
+        predict_forget(k->guesser->predict, sequence);
+}
+
 void k3_guess_layer(struct k3 *k, uint32_t layer)
 {
     struct guesser *g = k->guesser;
@@ -302,13 +308,11 @@ void k3_guess_ahead(struct pass *p, uint32_t layer)
     /* One more than there is time for: one that is half read when its router
      * speaks has gained half of its time. */
     now.idle_s = g->spare_s[moe] < 0 ? 0 : g->spare_s[moe] + now.read_s;
-    uint32_t issued = 0;
     for (uint32_t i = 0; i < named->count; i++) {
         if (!governor_allows(g->governor, &now, moe, i + 1))
             continue;
         if (!fetch_guess(k->fetch, moe, &named->expert[i], 1))
             break;
-        issued++;
         now.guess_bytes += now.expert_bytes;
         now.idle_s -= now.read_s;
     }

@@ -27,6 +27,10 @@ void k3_guess_supply(struct guesser *g, predict_gate_fn *gate, void *arg);
 uint64_t k3_guess_bytes(const char *name, uint32_t layers, uint32_t experts,
                         uint32_t hidden);
 
+/* Another sequence begins in this place: what it will choose does not follow
+ * from what the last one chose. */
+void k3_guess_forget(struct k3 *k, uint32_t sequence);
+
 /* The vectors of a layer went by: keep what `gate` will need. */
 void k3_guess_layer(struct k3 *k, uint32_t layer);
 /* The layer's routing is known, before its experts are asked for: judge what

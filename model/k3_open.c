@@ -272,6 +272,7 @@ const float *k3_logits(const struct k3 *k, uint32_t i)
 void k3_reset(struct k3 *k, uint32_t sequence)
 {
     state_reset(k->state + sequence * k->shape.bytes, &k->shape);
+    k3_guess_forget(k, sequence);
 }
 
 void k3_cancel(struct k3 *k)

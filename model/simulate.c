@@ -332,6 +332,8 @@ static void find_runs(struct sim *s)
     k->runs = 0;
     for (uint32_t r = 0; r < s->pass->rows; r++) {
         uint32_t slot = s->pass->row[r].slot;
+        if (s->pass->row[r].starts)
+            k3_guess_forget(k, slot);
         struct run *last = k->runs ? &k->run[k->runs - 1] : NULL;
         if (!last || last->sequence != slot) {
             last = &k->run[k->runs++];

@@ -35,8 +35,8 @@ void governor_close(struct governor *g)
 
 uint32_t governor_width(const struct governor_now *now)
 {
-    if (now->demand_waiting || now->guess_bytes >= now->guess_bytes_most ||
-        !now->expert_bytes || !(now->read_s > 0))
+    if (now->guess_bytes >= now->guess_bytes_most || !now->expert_bytes ||
+        !(now->read_s > 0))
         return 0;
     double reads = now->idle_s / now->read_s;
     uint32_t width = GOVERNOR_WIDTH_MOST;

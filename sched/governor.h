@@ -31,7 +31,6 @@ struct governor;
 
 /* How things stand when a guess could be issued. */
 struct governor_now {
-    bool     demand_waiting; /* a demand or a needed trunk read is queued */
     bool     disk_bound;     /* the last pass: bytes / rate above compute */
     uint64_t expert_bytes;
     uint64_t guess_bytes;      /* of guesses, queued or in flight */

@@ -245,9 +245,6 @@ static void width_is_what_time_and_bytes_allow(void **state)
     now.guess_bytes = 1000;
     assert_int_equal(governor_width(&now), 0);
     now = idle;
-    now.demand_waiting = true;
-    assert_int_equal(governor_width(&now), 0);
-    now = idle;
     now.read_s = 0; /* not measured yet */
     assert_int_equal(governor_width(&now), 0);
 }
@@ -284,8 +281,6 @@ static void a_busy_drive_wants_more(void **state)
     assert_false(governor_allows(g, &now, 0, 1)); /* .5 is not above .5 */
     governor_saw(g, 0, 1, true);
     assert_true(governor_allows(g, &now, 0, 1));
-    now.demand_waiting = true;
-    assert_false(governor_allows(g, &now, 0, 1));
     governor_close(g);
 }
 
