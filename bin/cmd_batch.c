@@ -263,7 +263,7 @@ static int open_model(struct batch_cmd *b)
     f.o.progress = batch_show_layer;
     f.o.progress_arg = &b->show;
     f.o.heap_bytes = batch_feed_bytes(&b->feed);
-    int err = report_check(a->report, &b->why);
+    int err = outputs_writable(a->report, "the report", &b->why);
     if (!err)
         err = watch_open(&b->watch, a->timeline, a->trace, b->model, &f.o,
                          &b->why);
@@ -323,7 +323,11 @@ static int batch(struct batch_cmd *b, int argc, char **argv)
 {
     session_catch(NULL); /* passes are finished, not cancelled */
     b->logits.prefix = b->a.s.logits;
-    int err = open_feed(b);
+    const struct output_file two[2] = { { "--input", b->a.in, true },
+                                        { "--output", b->a.out, false } };
+    int err = session_files(&b->a.s, b->model, two, &b->why);
+    if (!err)
+        err = open_feed(b);
     if (!err && b->first)
         err = open_model(b);
     if (!err && b->first)

@@ -6,6 +6,7 @@
 
 #include "bin/cmd.h"
 #include "bin/opt.h"
+#include "bin/outputs.h"
 #include "bin/profile_page.h"
 
 static const char *const default_out = "profile.html";
@@ -39,6 +40,19 @@ static int failed(const struct why *why)
 {
     fprintf(stderr, "sluice: %s\n", why->text);
     return 1;
+}
+
+/* A run of hours must not end at a page that cannot be written. */
+static int check(const struct profile_args *a, struct why *why)
+{
+    const struct output_file files[] = {
+        { "--report", a->report, true },
+        { "--timeline", a->timeline, true },
+        { "--trace", a->trace, true },
+        { "--output", a->out, false },
+    };
+    int err = outputs_check(files, sizeof files / sizeof *files, NULL, why);
+    return err ? err : outputs_writable(a->out, "the page", why);
 }
 
 static int render(const struct profile_args *a, const char *about)
@@ -145,11 +159,19 @@ int cmd_profile(int argc, char **argv)
     const char *out = take(&argc, argv, "--output");
     const char *letter = take(&argc, argv, "-o");
     a.out = letter ? letter : out ? out : a.out;
-    if (argc > 1)
-        return run_and_render(&a, argc, argv);
-    if (!a.report) {
+    static const char *const names[] = { "--report", "--timeline", "--trace",
+                                         "--output", "-o" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (argc > 1 && !strcmp(argv[argc - 1], names[i])) {
+            fprintf(stderr, "sluice: %s needs a value\n", names[i]);
+            return help(stderr);
+        }
+    if (argc < 2 && !a.report) {
         fputs("sluice: profile needs a model, or a --report\n", stderr);
         return help(stderr);
     }
-    return render(&a, a.report);
+    struct why why = { 0 };
+    if (check(&a, &why))
+        return failed(&why);
+    return argc > 1 ? run_and_render(&a, argc, argv) : render(&a, a.report);
 }

@@ -8,8 +8,10 @@
 
 #include "bin/cmd.h"
 #include "bin/opt.h"
+#include "bin/outputs.h"
 #include "bin/replay_page.h"
 #include "bin/replay_timed.h"
+#include "bin/session.h"
 #include "model/replay.h"
 #include "sched/cache.h"
 #include "sched/governor.h"
@@ -368,6 +370,19 @@ static int replay_all(const struct options *o, const char *html,
     return status;
 }
 
+/* The page is none of the traces, and can be written. */
+static int check(const char *html, const char *const *paths, int count)
+{
+    struct why why = { 0 };
+    int err = outputs_writable(html, "the page", &why);
+    for (int i = 0; i < count && !err; i++) {
+        const struct output_file files[] = { { "the trace", paths[i], true },
+                                             { "--html", html, false } };
+        err = outputs_check(files, 2, NULL, &why);
+    }
+    return err ? session_failed(NULL, &why) : 0;
+}
+
 int cmd_replay(int argc, char **argv)
 {
     static struct options o = {
@@ -427,6 +442,8 @@ int cmd_replay(int argc, char **argv)
             return opt_usage_error(&command, "static-pin needs --pin TRACE");
     if (!timed.s.drives && (timed.memories || timed.compute || timed.model))
         return opt_usage_error(&command, "time needs a --device");
+    if (check(timed.html, paths, count))
+        return 1;
     if (timed.s.drives) {
         struct replay_options ro = options_of(&o);
         timed.json = o.json;

@@ -141,8 +141,11 @@ static int open_session(struct run *r, const char *model, struct why *why)
 {
     struct k3_options o;
     const struct session_args *a = &r->a.s;
+    const struct output_file file[2] = { { "--file", r->a.file, true } };
     session_options(a, &o);
-    int err = read_prompt(r, model, why);
+    int err = session_files(a, model, file, why);
+    if (!err)
+        err = read_prompt(r, model, why);
     if (err)
         return err;
     if (!r->prompt.count)
@@ -166,7 +169,7 @@ static int open_session(struct run *r, const char *model, struct why *why)
     o.progress = progress_layer;
     o.progress_arg = &r->progress;
     r->progress.k = NULL;
-    err = report_check(a->report, why);
+    err = outputs_writable(a->report, "the report", why);
     if (!err && a->logits && !(r->logits = fopen(a->logits, "we")))
         err = why_set(why, -errno, "%s: %s", a->logits, strerror(errno));
     if (!err)

@@ -1,11 +1,9 @@
 #include "bin/report.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bin/cmd.h"
@@ -208,24 +206,6 @@ static int unwritable(struct why *why, const char *path, int error)
 {
     return why_set(why, -error, "%s: the report could not be written: %s",
                    path, strerror(error));
-}
-
-int report_check(const char *path, struct why *why)
-{
-    struct stat st;
-    if (!path)
-        return 0;
-    if (!stat(path, &st)) { /* opening would disturb a pipe */
-        if (S_ISDIR(st.st_mode))
-            return unwritable(why, path, EISDIR);
-        return access(path, W_OK) ? unwritable(why, path, errno) : 0;
-    }
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return unwritable(why, path, errno);
-    close(fd);
-    unlink(path);
-    return 0;
 }
 
 int report_write(const char *path, const json_t *report, struct why *why)

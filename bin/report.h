@@ -36,9 +36,6 @@ json_t *report_plan(const struct plan *p);
 json_t *report_make(const struct report_input *in);
 /* Add what became of draft rows. */
 void report_drafts(json_t *report, uint64_t drafted, uint64_t accepted);
-/* Can a report be written there? Asked before a run of hours. NULL: none is
- * wanted. Leaves the folder as it was. 0 or a negative errno. */
-int  report_check(const char *path, struct why *why);
 /* Write JSON to a file. NULL: nowhere. 0 or a negative errno. */
 int  report_write(const char *path, const json_t *report, struct why *why);
 /* Lines on stderr: tokens and time, bytes, where time went, memory. */

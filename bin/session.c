@@ -175,6 +175,21 @@ static const char *hint(int error)
     }
 }
 
+int session_files(const struct session_args *a, const char *model,
+                  const struct output_file two[2], struct why *why)
+{
+    const char *pin = a->policy ? strchr(a->policy, '=') : NULL;
+    const struct output_file files[] = {
+        two[0], two[1],
+        { "--policy", pin ? pin + 1 : NULL, true },
+        { "--report", a->report, false },
+        { "--trace", a->trace, false },
+        { "--timeline", a->timeline, false },
+        { "--logits", a->logits, false },
+    };
+    return outputs_check(files, sizeof files / sizeof *files, model, why);
+}
+
 int session_failed(const char *model, const struct why *why)
 {
     fflush(stdout);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "bin/opt.h"
+#include "bin/outputs.h"
 #include "model/generate.h"
 #include "model/k3.h"
 
@@ -77,6 +78,10 @@ const char *session_options(const struct session_args *a,
 /* What --draft says, which session_options has checked. */
 struct draft_options session_draft(const struct session_args *a);
 
+/* outputs_check of the files of these options and of two that the command has
+ * beside them. */
+int session_files(const struct session_args *a, const char *model,
+                  const struct output_file two[2], struct why *why);
 /* Print "sluice: <why>" and, where there is one, a hint; returns 1. A `model`
  * that is not all there (NULL: none) is a case for the doctor. */
 int session_failed(const char *model, const struct why *why);

@@ -319,7 +319,7 @@ def case_exits():
     status([MODEL, "-i", FOLDER + "/none", "-o", OUT], 1, b"none")
     status([FOLDER, "-i", IN, "-o", OUT], 1, b"config.json")
     batch([{"id": "a", "prompt": [1]}])
-    status([MODEL, "-i", IN, "-o", IN], 1, b"not an answer")
+    status([MODEL, "-i", IN, "-o", IN], 1, b"are the same file")
     fresh()
     status([MODEL, "-i", IN, "-o", OUT, "-m", "1M"], 1, b"the floor")
     status([MODEL, "-i", IN, "-o", OUT, "-m", "40M", "--sequences", "512"], 1,
