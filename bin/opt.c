@@ -177,6 +177,10 @@ int opt_parse(const struct opt_command *cmd, int argc, char **argv,
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
         if (ended || word[0] != '-' || !word[1]) {
+            if (!*word) { /* "$MODEL", which is not set */
+                opt_usage_error(cmd, "a word is empty");
+                return OPT_WRONG;
+            }
             if (count == most) {
                 opt_usage_error(cmd, "%s is one word too many", word);
                 return OPT_WRONG;

@@ -53,6 +53,11 @@ static int help(int argc, char **argv)
         return 0;
     }
     cmd_fn *run = find(argv[2]);
+    if (run && argc > 3) {
+        fprintf(stderr, "sluice: %s is one word too many\nusage: sluice help "
+                "[COMMAND]\n", argv[3]);
+        return 2;
+    }
     return run ? run(2, words) : unknown(argv[2]);
 }
 

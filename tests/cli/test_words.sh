@@ -29,6 +29,38 @@ verdict $s "help fits 80 columns, and help COMMAND is the same"
     grep -q '^usage: sluice run' "$D/out"
 verdict $? "the hint after a wrong option can be typed"
 
+s=0
+while read -r words; do
+    "$S" $words > "$D/out" 2> "$D/err" < /dev/null
+    [ $? -eq 2 ] && [ ! -s "$D/out" ] && [ "$(wc -l < "$D/err")" -eq 3 ] &&
+        sed -n 1p "$D/err" | grep -q '^sluice: extra is one word too many$' &&
+        sed -n 2p "$D/err" | grep -q "^usage: sluice ${words%% *} " && continue
+    s=1
+    sed "s/^/# $words: /" "$D/err"
+done << END
+run $D/m extra -p Hello
+run $D/m -p Hello -n 1 extra
+batch $D/m extra -i $D/in -o $D/answers
+batch $D/m -i $D/in -o $D/answers -- extra
+plan $D/m extra
+doctor $D/m extra
+verify $D/m extra
+tokenize $D/m -p Hello extra
+synth $D/new extra --preset tiny
+END
+[ ! -e "$D/new" ] && [ ! -e "$D/answers" ] || s=1
+verdict $s "a word too many: a sentence, the usage, exit 2"
+s=0
+for command in run batch plan doctor verify tokenize synth replay; do
+    "$S" $command "" -i "$D/in" -o "$D/answers" > "$D/out" 2> "$D/err"
+    [ $? -eq 2 ] && grep -qx 'sluice: a word is empty' "$D/err" || s=1
+done
+"$S" help run extra > "$D/out" 2> "$D/err"
+[ $? -eq 2 ] && [ ! -s "$D/out" ] || s=1
+"$S" profile --report > "$D/out" 2> "$D/err"
+[ $? -eq 2 ] && grep -qx 'sluice: --report needs a value' "$D/err" || s=1
+verdict $s "an empty word, a value that is missing: exit 2"
+
 "$S" run "$D/m" -p Hello --policy no > "$D/out" 2> "$D/err"
 s=$?
 "$S" run "$D/m" -p Hello --prefetch no > "$D/out" 2>> "$D/err"
