@@ -111,7 +111,27 @@ static int find_drives(uint32_t *drive, uint32_t *drives,
     return 0;
 }
 
+/* What a row reads of experts from each drive, all chosen equally often. */
+static void expect_experts(struct plan_input *in, const struct ckpt *ckpt,
+                           const struct layout *layout, const struct config *c,
+                           const uint32_t *drive)
+{
+    double share = (double)c->top_k / (double)c->experts;
+    memset(in->expert_bytes, 0, sizeof in->expert_bytes);
+    for (uint32_t l = c->first_dense; l < c->layers; l++)
+        for (uint32_t e = 0; e < c->experts; e++) {
+            struct extent at[EXPERT_TENSORS];
+            if (ckpt)
+                ckpt_expert(ckpt, l, e, at);
+            else
+                layout_expert(layout, l, e, at);
+            uint32_t d = drive ? drive[at[0].file] : at[0].file % in->drives;
+            in->expert_bytes[d] += share * (double)expert_bytes(c);
+        }
+}
+
 static int plan_tiles(struct k3_shape *s, const struct ckpt *ckpt,
+                      const struct layout *layout, const struct config *c,
                       const struct k3_options *o, struct why *why)
 {
     struct plan_input *in = &s->input;
@@ -139,6 +159,7 @@ static int plan_tiles(struct k3_shape *s, const struct ckpt *ckpt,
                       tiles_small((enum tensor_role)piece->role),
         };
     }
+    expect_experts(in, ckpt, layout, c, drive);
     free(drive);
     in->tiles = s->plan_tile;
     in->tile_count = s->tiles->count;
@@ -268,15 +289,16 @@ int k3_shape_of(struct k3_shape *s, const struct ckpt *ckpt,
     s->expert_frame_bytes = ckpt ? frame_of_experts(ckpt, c)
                                  : layout_expert_frame_bytes(layout);
     int err = tiles_build(&s->tiles, &source, c, why);
-    layout_close(layout);
-    if (err)
+    if (err) {
+        layout_close(layout);
         return err;
+    }
     s->plan_tile = calloc(s->tiles->count, sizeof *s->plan_tile);
     s->resident = calloc(s->tiles->count, sizeof *s->resident);
     if (!s->plan_tile || !s->resident) {
         err = why_set(why, -ENOMEM, "no memory for a plan");
     } else {
-        err = plan_tiles(s, ckpt, o, why);
+        err = plan_tiles(s, ckpt, layout, c, o, why);
         if (!err)
             err = k3_shape_plan(s, c, o, threads);
         if (err == -ENOBUFS)
@@ -286,6 +308,7 @@ int k3_shape_of(struct k3_shape *s, const struct ckpt *ckpt,
                     s->plan.floor_bytes,
                     (double)s->plan.floor_bytes / 0x1p30, o->context);
     }
+    layout_close(layout);
     if (err)
         k3_shape_free(s);
     return err;

@@ -58,7 +58,7 @@ static uint64_t ring_of(const struct plan_input *in,
 }
 
 /* Divide `bytes` of resident trunk over the drives so that what each still
- * streams takes equally long: pour it where the streamed bytes last longest. */
+ * reads for a row takes equally long: pour it where the bytes last longest. */
 static void share_drives(const struct plan_input *in,
                          struct drive_bytes *drive, uint64_t bytes)
 {
@@ -68,7 +68,8 @@ static void share_drives(const struct plan_input *in,
         double longest = -1;
         for (uint32_t d = 0; d < in->drives; d++) {
             double rate = in->rate[d] > 0 ? in->rate[d] : 1;
-            double left = (double)(drive[d].total - drive[d].chosen) / rate;
+            double left = ((double)(drive[d].total - drive[d].chosen) +
+                           in->expert_bytes[d]) / rate;
             if (left > longest && drive[d].chosen < drive[d].total) {
                 longest = left;
                 worst = d;

@@ -44,6 +44,7 @@ struct plan_input {
     bool     keeps_experts; /* the policy uses frames beside staging */
     uint32_t drives;
     double   rate[PLAN_DRIVES_MAX]; /* relative speed of each drive; 0: equal */
+    double   expert_bytes[PLAN_DRIVES_MAX]; /* what a row reads of experts */
 };
 
 struct plan {

@@ -122,6 +122,23 @@ static void a_slow_drive_gets_more_resident_tiles(void **state)
     assert_in_range(left[0] * 10 / left[1], 17, 23);
 }
 
+static void a_drive_of_experts_gets_more_resident_tiles(void **state)
+{
+    (void)state;
+    struct plan_input in = input(2);
+    struct plan p;
+    bool resident[TILES];
+    int left[2] = { 0, 0 };
+    in.expert_bytes[1] = 12 << 20;
+    in.budget_bytes = 95 << 20;
+    assert_int_equal(plan_make(&p, resident, &in), 0);
+    for (uint32_t t = 0; t < TILES; t++)
+        if (!resident[t])
+            left[t % 2]++;
+    assert_true(left[1] > 0);
+    assert_in_range(left[0] - left[1], 11, 13);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,6 +146,7 @@ int main(void)
         cmocka_unit_test(more_memory_never_streams_more),
         cmocka_unit_test(resident_tiles_are_spread_evenly),
         cmocka_unit_test(a_slow_drive_gets_more_resident_tiles),
+        cmocka_unit_test(a_drive_of_experts_gets_more_resident_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
