@@ -191,9 +191,9 @@ static void unpack(const struct product *a, struct panel *p, size_t o,
 }
 
 /* One register tile's work: the panel at w times activation rows at x, `cols`
- * packed columns of each. The sums are read from `sum`, or start at zero, and go
- * back there. While at it, ask for `fetch` rows of the weights that come after
- * this panel. */
+ * packed columns of each. The sums are read from `sum`, or start at zero, and
+ * go back there. While at it, ask for `fetch` rows of the weights that come
+ * after this panel. */
 struct job {
     const float *w, *x;
     size_t ld, cols;
