@@ -31,6 +31,7 @@ struct arena {
     double   huge_page_share;
     uint32_t nodes;
     bool     interleaved;
+    bool     kept;
 };
 
 struct slice {
@@ -171,8 +172,14 @@ void arena_close(struct arena *a)
 {
     if (!a)
         return;
-    munmap(a->base, a->bytes);
+    if (!a->kept)
+        munmap(a->base, a->bytes);
     free(a);
+}
+
+void arena_keep(struct arena *a)
+{
+    a->kept = true;
 }
 
 void *arena_base(const struct arena *a)

@@ -31,8 +31,11 @@ struct arena_facts {
  * limit refuses; nothing stays mapped. */
 int arena_open(struct arena **out, uint64_t bytes);
 
-/* NULL is allowed. The reader that registered this arena is closed first. */
+/* NULL is allowed. The reader that reads into this arena is closed first. */
 void arena_close(struct arena *a);
+/* Reads into it are in flight for which nobody can wait any more: it will stay
+ * mapped until the process ends. The reader says so at its own close. */
+void arena_keep(struct arena *a);
 
 void    *arena_base(const struct arena *a);
 uint64_t arena_bytes(const struct arena *a);

@@ -332,6 +332,8 @@ void reader_close(struct reader *r)
         return;
     if (r->in_use > 0 && pthread_equal(r->owner, pthread_self()))
         reader_drain(r); /* fails if the ring broke, and its reads with it */
+    if (r->in_use > 0 && r->arena)
+        arena_keep(r->arena);
     if (r->ctx)
         r->layers[0]->close(r->ctx);
     for (uint32_t i = 0; r->file && i < r->files; i++)

@@ -48,7 +48,8 @@ struct reader_options {
     const char *const *paths; /* the files; requests name them by index */
     uint32_t files;           /* > 0 */
     uint32_t chunk_bytes;     /* most payload of a request; 0: READER_CHUNK */
-    struct arena *arena;      /* registered with the ring; may be NULL */
+    struct arena *arena;      /* that is read into, registered with the ring;
+                               * may be NULL */
     /* Simulated drives: file k is on drive k mod paced_count. Without any, a
      * drive is a file system. */
     const struct paced_drive *paced;
@@ -127,8 +128,8 @@ int reader_open(struct reader **out, const struct reader_options *options,
 
 /* NULL is allowed. On the owner thread, where it drains first; or anywhere, if
  * the owner has drained: only that thread can wait for its reads, and its end
- * alone does not. Pages with reads still in flight (the ring broke) stay
- * mapped until the process ends. */
+ * alone does not. If reads are still in flight (the ring broke), the arena of
+ * the options stays mapped until the process ends. */
 void reader_close(struct reader *r);
 
 /* Queue one read. Never blocks, never enters the kernel.

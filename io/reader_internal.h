@@ -61,6 +61,7 @@ struct reader {
     struct paced_drive paced[READER_DRIVES_MAX];
     uint32_t paced_count;
     struct fault_plan fault;
+    struct arena *arena; /* or NULL */
     const struct io_method *layers[LAYERS_MAX + 1]; /* NULL after the last */
     void    *ctx;                                   /* of layers[0] */
     struct io_granted granted;

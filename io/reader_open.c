@@ -236,6 +236,7 @@ int reader_open(struct reader **out, const struct reader_options *o,
     r->files = o->files;
     r->chunk_bytes = o->chunk_bytes ? o->chunk_bytes : READER_CHUNK;
     r->paced_count = o->paced_count;
+    r->arena = o->arena;
     for (uint32_t i = 0; i < o->paced_count; i++)
         r->paced[i] = o->paced[i];
     if (o->fault)

@@ -467,7 +467,7 @@ void *stream_owner_main(void *arg)
         if (n < 0) {
             fail(s, UINT32_MAX, 0, n);
             stream_signal(s);
-            reader_drain(s->o.reader); /* the frames may go after this */
+            reader_drain(s->o.reader); /* or else they stay: reader_close */
             return NULL;
         }
         bool news = false;

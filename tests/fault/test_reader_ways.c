@@ -277,6 +277,45 @@ static void full_and_closed(void **state)
     }
 }
 
+/* The descriptor of the only ring there is, or -1. */
+static int ring_descriptor(void)
+{
+    for (int fd = 3; fd < 256; fd++) {
+        char link[64], target[64] = "";
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        if (readlink(link, target, sizeof target - 1) > 0 &&
+            strstr(target, "[io_uring]"))
+            return fd;
+    }
+    return -1;
+}
+
+/* The ring goes, and with it the news of what it was reading: an error, no
+ * waiting, and the pages stay, whoever closes what. */
+static void the_ring_breaks(void **state)
+{
+    (void)state;
+    struct reader_options o = shards_options(&shards, "auto");
+    struct arena *own;
+    struct read_done done;
+    assert_int_equal(arena_open(&own, arena_bytes(arena)), 0);
+    o.arena = own;
+    struct reader *r = must_open(&o);
+    int ring = ring_descriptor(), nothing = open("/dev/null", O_RDONLY);
+    char *pages = arena_base(own);
+    if (ring >= 0) {
+        assert_true(fill_slots(r, pages) > 0);
+        assert_true(dup2(nothing, ring) == ring);
+        assert_true(reader_reap(r, &done, 1, INT64_MAX) < 0);
+    }
+    reader_close(r);
+    arena_close(own);
+    unsigned char in;
+    if (ring >= 0)
+        assert_int_equal(mincore(pages, 4096, &in), 0);
+    close(nothing);
+}
+
 struct other {
     struct reader *r;
     atomic_int stop, asked;
@@ -420,6 +459,7 @@ int main(void)
         cmocka_unit_test(bad_files),
         cmocka_unit_test(shrinking_file),
         cmocka_unit_test(full_and_closed),
+        cmocka_unit_test(the_ring_breaks),
         cmocka_unit_test(closed_elsewhere),
         cmocka_unit_test(wakes_and_deadlines),
         cmocka_unit_test(budgets),
