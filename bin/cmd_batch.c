@@ -246,7 +246,7 @@ static uint32_t choose(struct batch_cmd *b, const struct forecast_options *f,
                 "the floor is %" PRIu64 " bytes", f->o.memory_bytes,
                 best == most ? 1 : best + 1, f->o.context,
                 curve[best == most ? 0 : best].plan.floor_bytes);
-    else
+    else if (!b->why.error)
         b->forecast = curve[best];
     k3_shape_free(&shape);
     free(curve);

@@ -194,9 +194,11 @@ static int find_best_buy(struct outlook *l)
     uint64_t budget = l->now.plan.budget_bytes;
     l->more_bytes = (uint64_t)MORE_GIB << 30;
     int err = seconds_at(l, budget + l->more_bytes, &l->here, &s);
-    l->more_s = l->now_s - s;
-    if (err || l->here.drives == SESSION_DRIVES_MAX)
+    if (err)
         return err;
+    l->more_s = l->now_s - s;
+    if (l->here.drives == SESSION_DRIVES_MAX)
+        return 0;
     struct column more = one_more(&l->here);
     err = seconds_at(l, budget, &more, &s);
     l->drive_fits = !err && s >= 0;
@@ -494,8 +496,10 @@ int cmd_plan(int argc, char **argv)
     if (wrong)
         return opt_usage_error(&cmd, "%s", wrong);
     l = calloc(1, sizeof *l);
-    if (!l)
+    if (!l) {
+        fputs("sluice: no memory for a plan\n", stderr);
         return 1;
+    }
     l->o = o;
     l->o.logits = 1; /* as a run without --logits */
     int err = look(l, model, &a, &why);

@@ -312,7 +312,7 @@ static int replay(struct replay **out, const char *path,
                   const struct options *o)
 {
     struct why why = { 0 };
-    uint32_t frames[5];
+    uint32_t frames[5] = { 0 };
     struct replay_options ro = options_of(o);
     if (!ro.frame_counts) {
         struct trace *t;

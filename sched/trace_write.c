@@ -28,8 +28,8 @@ static int write_at(int fd, const void *from, size_t n, uint64_t offset)
         ssize_t r = pwrite(fd, p, n, (off_t)offset);
         if (r < 0 && errno == EINTR)
             continue;
-        if (r < 0)
-            return -errno;
+        if (r <= 0)
+            return r ? -errno : -EIO;
         p += r;
         n -= (size_t)r;
         offset += (uint64_t)r;
