@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bin/cmd.h"
@@ -113,11 +114,11 @@ static int run_and_render(struct profile_args *a, int argc, char **argv)
     words[argc + 3] = (char *)a->timeline;
     words[argc + 4] = (char *)"--trace";
     words[argc + 5] = (char *)a->trace;
-    for (int i = 1; i < argc; i++)
-        if (argv[i][0] != '-') {
+    for (int i = argc; --i > 0;) { /* the model is the folder among them */
+        struct stat st;
+        if (argv[i][0] != '-' && !stat(argv[i], &st) && S_ISDIR(st.st_mode))
             about = argv[i];
-            break;
-        }
+    }
     status = cmd_run(argc + 6, words);
     if (!status)
         status = render(a, about);

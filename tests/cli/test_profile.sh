@@ -37,9 +37,11 @@ verdict $? 'the same page from the files'
     ! grep -q 'Over time' "$D/report.html" && grep -q 'By layer\|by layer' \
     "$D/report.html"
 verdict $? 'without a timeline: what the report has'
-"$S" profile "$D/m" --ids $IDS -n 5 --ignore-eos -m 37M --prefetch none \
-    --device 0.02 -o "$D/whole.html" > "$D/out" 2> "$D/err" &&
-    grep 'trunk is resident. .* more memory would hold more' "$D/whole.html" |
+"$S" profile -m 37M --ids $IDS -n 5 --ignore-eos --prefetch none \
+    --device 0.02 -o "$D/whole.html" "$D/m" > "$D/out" 2> "$D/err"
+grep -qF "$D/m" "$D/whole.html"
+verdict $? 'the page names the model, whichever word it is'
+grep 'trunk is resident. .* more memory would hold more' "$D/whole.html" |
     grep -q 'raise their hits from [0-9]* to [0-9]* % and save .* s a token'
 s=$?
 [ $s -eq 0 ] || grep 'resident' "$D/whole.html" | sed 's/^/# /'
