@@ -283,7 +283,7 @@ static void show(struct progress *p)
     double seconds = (double)(now - p->begin_ns) / 1e9;
     uint64_t bytes = 0;
     for (int i = 0; i < K3_PHASES; i++)
-        bytes += f.totals[i].trunk_bytes + f.totals[i].demand_bytes;
+        bytes += k3_read_bytes(&f.totals[i]);
     int64_t spent = f.totals[0].ns + f.totals[1].ns;
     fprintf(stderr, "\r\033[K%s %llu/%llu tokens, layer %u/%u", p->phase,
             (unsigned long long)p->done, (unsigned long long)p->all,

@@ -178,7 +178,8 @@ struct k3_facts {
     const char *isa;
     const char *policy, *prefetch;
 };
-/* Between passes, or after a failed one. */
+/* From the caller's thread. Inside a pass, as progress is, totals are those of
+ * the passes before it. */
 void k3_facts(struct k3 *k, struct k3_facts *out);
 struct stream  *k3_stream(struct k3 *k);
 const struct tiles *k3_tiles(const struct k3 *k);
