@@ -30,9 +30,9 @@ enum {
     LINE = 64,
     LINE_COLS = LINE * 8 / WEIGHT_BITS, /* weights in a cache line */
     BLOCK_BYTES = PACK_BLOCK * WEIGHT_BITS / 8,
-    /* How far ahead of the loads few rows ask for weights: about what one core
-     * has in flight, twice. */
-    AHEAD_BYTES = 12288,
+    /* How far ahead of the loads few rows ask for weights: a good deal more
+     * than one core has in flight, so that a pause is caught up with. */
+    AHEAD_BYTES = 49152,
 };
 
 struct pair {
@@ -119,7 +119,7 @@ LANE_FN void direct(const struct product *a, size_t o, size_t wn, size_t xn)
     UNROLL for (size_t i = 0; i < wn; i++)
         UNROLL for (size_t j = 0; j < xn; j++)
             sum[i][j] = vf_set(0.0f);
-    for (size_t b = 0; b < whole; b += PACK_BLOCK) {
+    UNROLL_2 for (size_t b = 0; b < whole; b += PACK_BLOCK) {
         fetch_ahead(row[0].w, wn, b);
         UNROLL for (size_t i = 0; i < wn; i++)
             direct_block(sum[i], pair_at(row[i], b), x + b, ld, xn);
