@@ -17,7 +17,7 @@
 #include "model/config.h"
 
 enum verdict { DOCTOR_OK, DOCTOR_WARN, DOCTOR_FAIL, DOCTOR_VERDICTS };
-enum { DOCTOR_LINES_MAX = 96, DOCTOR_DRIVES_MAX = 16 };
+enum { DOCTOR_LINES_MAX = 96, DOCTOR_DRIVES_MAX = 16 }; /* told */
 
 struct doctor_line {
     enum verdict verdict;

@@ -300,11 +300,12 @@ static void check_rates(struct doctor *d)
     arena_close(arena);
 }
 
-/* The folder and each further drive that a shard is on. */
+/* The folder and each further drive that a shard is on, the first of them line
+ * by line. */
 static void check_places(struct doctor *d, const char *mounts,
                          const char *config)
 {
-    dev_t seen[DOCTOR_DRIVES_MAX];
+    dev_t seen[READER_DRIVES_MAX];
     uint32_t drives = 0;
     struct stat st;
     for (uint32_t i = 0; i < d->paths || !i; i++) {
@@ -312,9 +313,18 @@ static void check_places(struct doctor *d, const char *mounts,
         bool known = stat(path, &st) != 0;
         for (uint32_t k = 0; k < drives; k++)
             known |= seen[k] == st.st_dev;
-        if (known || drives == DOCTOR_DRIVES_MAX)
+        if (known)
             continue;
+        if (drives == READER_DRIVES_MAX) {
+            doctor_add(d, DOCTOR_FAIL, "file system",
+                       "put several shards on each",
+                       "the shards are on more than the %u file systems that "
+                       "are served", READER_DRIVES_MAX);
+            return;
+        }
         seen[drives++] = st.st_dev;
+        if (drives > DOCTOR_DRIVES_MAX)
+            continue;
         check_file_system(d, mounts, path);
         check_direct(d, path);
     }

@@ -1,9 +1,9 @@
 /* block.h - what is read as one thing: a tile of the trunk or an expert.
  *
- * A block lives in one or more extents of one file. In memory it has one frame;
- * each segment says where in the frame its first byte lands. The reader takes
- * whole pages, so `at` keeps the residue of the file offset and the pages
- * around a segment belong to it alone.
+ * A block lives in one or more extents, a tile's all in one file. In memory it
+ * has one frame; each segment says where in the frame its first byte lands. The
+ * reader takes whole pages, so `at` keeps the residue of the file offset and
+ * the pages around a segment belong to it alone.
  */
 #ifndef SCHED_BLOCK_H
 #define SCHED_BLOCK_H

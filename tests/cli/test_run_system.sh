@@ -211,15 +211,16 @@ if has unshare && unshare -rm mount -t tmpfs none "$D" 2> /dev/null; then
         one=$("$S" run "$D/far" $ARGS 2> "$D/err")
         cat > "$D/apart.sh" << 'SH'
 i=0
+mkdir -p "$1/apart" && cp "$1"/far/*.json "$1/apart" || exit 9
 for shard in "$1"/far/model-*.safetensors; do
     at=$1/fs$((i += 1))
-    mkdir -p "$at" && mount -t tmpfs none "$at" && mv "$shard" "$at/" &&
-        ln -s "$at/${shard##*/}" "$shard" || exit 9
+    mkdir -p "$at" && mount -t tmpfs none "$at" && cp "$shard" "$at/" &&
+        ln -sf "$at/${shard##*/}" "$1/apart" || exit 9
 done
 shift
 exec "$@"
 SH
-        unshare -rm sh "$D/apart.sh" "$D" "$S" run "$D/far" $ARGS \
+        unshare -rm sh "$D/apart.sh" "$D" "$S" run "$D/apart" $ARGS \
             > "$D/out" 2> "$D/err"
         s=$?
         if [ $count -eq 64 ]; then
@@ -227,10 +228,13 @@ SH
                 [ "$(field drives)" -eq 64 ]
         else
             [ $s -eq 1 ] && [ ! -s "$D/out" ] &&
-                grep -q 'more than the 64 file systems' "$D/err"
+                grep -q 'more than the 64 file systems' "$D/err" &&
+                ! unshare -rm sh "$D/apart.sh" "$D" "$S" doctor "$D/apart" \
+                    > "$D/out" 2>&1 &&
+                grep -q '^fail.*more than the 64 file systems' "$D/out"
         fi
         verdict $? "shards on $count file systems"
-        rm -rf "$D/far" "$D"/fs*
+        rm -rf "$D/far" "$D/apart" "$D"/fs*
     done
 else
     skip "shards on 64 and 65 file systems" "no mounts"
