@@ -242,24 +242,23 @@ static void print_row(const struct replay *r, const struct replay_result *x,
     const struct replay_count *c = judged(r, x);
     const struct replay_result *min = min_of(r, x->frames);
     uint64_t hits = c->requests - c->loads;
-    printf("%-10s %-8s %7u %6.1f %7.2f %9.1f", x->policy, x->prefetch,
-           x->frames,
-           100 * share(x->frames,
-                       (uint64_t)r->facts.info.layers * r->facts.info.experts),
+    uint64_t pool = (uint64_t)r->facts.info.layers * r->facts.info.experts;
+    printf("%-10s %-7s %7u %6.1f %6.2f %9.1f", x->policy, x->prefetch,
+           x->frames, 100 * share(x->frames < pool ? x->frames : pool, pool),
            100 * share(hits, c->requests), (double)c->loads / tokens_of(r));
     if (r->facts.info.expert_bytes)
-        printf(" %8.2f", bytes_per_token(r, x) / 1e9);
+        printf(" %7.2f", bytes_per_token(r, x) / 1e9);
     else
-        printf(" %8s", "-");
+        printf(" %7s", "-");
     if (min)
-        printf(" %7.2f", 100 * share(judged(r, min)->requests -
+        printf(" %6.2f", 100 * share(judged(r, min)->requests -
                                          judged(r, min)->loads,
                                      c->requests) -
                              100 * share(hits, c->requests));
     else
-        printf(" %7s", "-");
+        printf(" %6s", "-");
     if (guesses && strcmp(x->prefetch, "none"))
-        printf(" %8.1f %6.1f", 100 * share(c->guess_hits, c->loads),
+        printf(" %6.1f %6.1f", 100 * share(c->guess_hits, c->loads),
                100 * share(c->guessed - c->guess_hits, c->guessed));
     putchar('\n');
 }
@@ -270,14 +269,14 @@ static void print_table(const char *path, const struct replay *r)
     bool guesses = false;
     for (uint32_t i = 0; i < r->results; i++)
         guesses |= strcmp(r->result[i].prefetch, "none") != 0;
-    printf("%s: %u layers of %u experts, top %u; %u passes, %" PRIu64
-           " rows, %" PRIu64 " requests; counted over %s\n",
+    printf("%s\n%u layers of %u experts, top %u; %u passes, %" PRIu64
+           " rows\n%" PRIu64 " requests; counted over %s\n",
            path, f->info.layers, f->info.experts, f->info.top_k, f->passes,
            f->records, f->requests,
            f->decode_passes ? "the decode passes" : "all passes");
-    printf("%-10s %-8s %7s %6s %7s %9s %8s %7s%s\n", "policy", "prefetch",
+    printf("%-10s %-7s %7s %6s %6s %9s %7s %6s%s\n", "policy", "guess",
            "frames", "% pool", "hits %", "loads/tok", "GB/tok", "to min",
-           guesses ? " covers % waste %" : "");
+           guesses ? " cover% waste%" : "");
     for (uint32_t i = 0; i < r->results; i++)
         print_row(r, &r->result[i], guesses);
 }

@@ -270,48 +270,61 @@ static void print_csv(const struct line *line, uint32_t n)
     }
 }
 
-static void print_line(const struct line *l)
+static void print_name(const struct line *l)
+{
+    printf("%-10s %-7s %7.2f %6" PRIu32, l->x.policy, l->x.prefetch,
+           (double)l->memory / 0x1p30, l->x.plan.expert_frames);
+}
+
+static void print_times(const struct line *l)
 {
     struct figures f;
-    const struct k3_totals *t = judged(l, &f);
-    const struct fetch_counts *e = &l->x.experts;
-    double loads = (double)e->loads;
-    (void)t;
-    printf("%-9s %-6s %8.2f %6" PRIu32 " %8.4g %8.4g %6.1f %6.1f %6.1f %6.1f"
-           " %6.1f %6.1f %6.1f", l->x.policy, l->x.prefetch,
-           (double)l->memory / 0x1p30, l->x.plan.expert_frames,
-           f.seconds / f.tokens, f.bytes / f.tokens / 1e9,
-           100 * share((double)e->hits, (double)e->requests),
-           100 * share((double)(e->guess_hits), loads),
-           100 * share((double)(e->guess_hits + e->late), loads),
-           100 * share((double)e->guessed - (double)(e->guess_hits + e->late),
-                       (double)e->guessed),
+    judged(l, &f);
+    print_name(l);
+    printf(" %8.3g %8.4f %7.3f %6.1f %6.1f %5.1f\n", f.seconds / f.tokens,
+           f.bytes / f.tokens / 1e9, share(f.seconds, f.floor_s),
            100 * share(f.wait_trunk, f.seconds),
            100 * share(f.wait_expert, f.seconds), 100 * f.idle_share);
-    printf(" %7.3f", share(f.seconds, f.floor_s));
+}
+
+static void print_experts(const struct line *l)
+{
+    const struct fetch_counts *e = &l->x.experts;
+    double loads = (double)e->loads, guesses = (double)e->guessed;
+    double used = (double)(e->guess_hits + e->late);
+    print_name(l);
+    printf(" %6.1f %6.1f %6.1f %6.1f",
+           100 * share((double)e->hits, (double)e->requests),
+           100 * share((double)e->guess_hits, loads),
+           100 * share(used, loads), 100 * share(guesses - used, guesses));
     if (l->min_loads > 0)
         printf(" %7.3f\n", loads / (double)l->min_loads);
     else
         printf(" %7s\n", "-");
 }
 
-static void print_table(const struct scene *s, const struct line *line,
-                        uint32_t n)
+/* Two of them, since one would be wider than a terminal: where the time went,
+ * and what became of requests for experts. */
+static void print_tables(const struct scene *s, const struct line *line,
+                         uint32_t n)
 {
     const struct passes_facts *f = &s->facts;
-    printf("%s: %u passes, %" PRIu64 " rows", s->path, f->passes, f->records);
-    printf("; %" PRIu32 " drive%s of", s->a->s.drives,
-           s->a->s.drives > 1 ? "s" : "");
+    double rate = 0;
     for (uint32_t d = 0; d < s->a->s.drives; d++)
-        printf(" %.4g", (double)s->a->s.drive[d].bytes_per_s / 1e9);
-    printf(" GB/s; times and bytes are of %s\n",
+        rate += (double)s->a->s.drive[d].bytes_per_s / 1e9;
+    printf("%s\n%u passes, %" PRIu64 " rows; %" PRIu32 " drive%s, %.4g GB/s\n"
+           "times and bytes are of %s\n", s->path, f->passes, f->records,
+           s->a->s.drives, s->a->s.drives > 1 ? "s" : "", rate,
            f->decode_passes ? "the decode passes" : "all passes");
-    printf("%-9s %-6s %8s %6s %8s %8s %6s %6s %6s %6s %6s %6s %6s %7s %7s\n",
-           "policy", "guess", "GiB", "frames", "s/token", "GB/token", "hits%",
-           "ahead%", "cover%", "waste%", "trunk%", "exprt%", "idle%",
-           "x floor", "x min");
+    printf("%-10s %-7s %7s %6s %8s %8s %7s %6s %6s %5s\n", "policy", "guess",
+           "GiB", "frames", "s/token", "GB/token", "x floor", "trunk%",
+           "exprt%", "idle%");
     for (uint32_t i = 0; i < n; i++)
-        print_line(&line[i]);
+        print_times(&line[i]);
+    printf("\n%-10s %-7s %7s %6s %6s %6s %6s %6s %7s\n", "policy", "guess",
+           "GiB", "frames", "hits%", "ahead%", "cover%", "waste%", "x min");
+    for (uint32_t i = 0; i < n; i++)
+        print_experts(&line[i]);
 }
 
 /* The metrics of one line, as replay_page draws them. */
@@ -392,7 +405,7 @@ int replay_timed(const struct timed_args *a, const struct replay_options *r,
         if (!err)
             err = run_scene(&s, line, &n, &why);
         if (!err && !a->json && !a->csv)
-            print_table(&s, line + first, n - first);
+            print_tables(&s, line + first, n - first);
         close_scene(&s);
     }
     int status = err ? failed(&why) : 0;

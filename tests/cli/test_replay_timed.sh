@@ -108,6 +108,15 @@ assert float(rows[0]["seconds_per_token"]) > 0' "$D/csv"
 verdict $? csv
 "$S" replay "$D/t" --device 1 --policy dhd | grep -q '^dhd  *none'
 verdict $? table
+POLICIES="--policy dhd,lru,min,static-pin --pin $D/t"
+"$S" replay "$D/t" $POLICIES --prefetch none,path,perfect,gate --device 0.5 \
+    --device 0.1 --memory 400M,64G,2T --compute 5 > "$D/out" &&
+    "$S" replay "$D/t" $POLICIES --prefetch none,path,table,ema,prev,perfect \
+        --frames 1,7,123456 >> "$D/out" &&
+    [ "$(grep -c static-pin "$D/out")" -eq 42 ] &&
+    ! grep -v "^$D/t$" "$D/out" | grep -nE '^.{80}|[0-9]-' | sed 's/^/# /' |
+    grep .
+verdict $? 'no table is wider than 79 columns'
 "$S" replay "$D/t" --memory 1G > "$D/out" 2> "$D/err"
 [ $? -eq 2 ] && grep -q 'time needs a --device' "$D/err"
 verdict $? 'time without a drive: usage'
