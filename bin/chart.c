@@ -112,11 +112,7 @@ static void rule(const struct plot *p)
     if (!(p->c->line > 0))
         return;
     fprintf(p->f, "<line class=\"rule\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" "
-            "y2=\"%.1f\"/>", p->left, p->right, y, y);
-    fprintf(p->f, "<text class=\"rulename\" x=\"%.1f\" y=\"%.1f\" "
-            "text-anchor=\"end\">", p->right - 4, y - 4);
-    page_text(p->f, p->c->line_name ? p->c->line_name : "");
-    fputs("</text>\n", p->f);
+            "y2=\"%.1f\"/>\n", p->left, p->right, y, y);
 }
 
 /* A mark of a line, around x, y. */
@@ -138,11 +134,16 @@ static void stroke(FILE *f, const struct chart_series *s)
             s->dashed ? " stroke-dasharray=\"5 3\"" : "");
 }
 
-static void legend(FILE *f, const struct chart_series *s, uint32_t n,
-                   bool lines)
+/* The name of the rule stands here, too: over the chart it would lie on what
+ * goes above the rule. */
+static void legend(FILE *f, const struct chart *c,
+                   const struct chart_series *s, uint32_t n, bool lines)
 {
+    bool ruled = c->line > 0 && c->line_name;
+    if (n < 2 && !ruled)
+        return;
     fputs("<ul class=\"legend\">", f);
-    for (uint32_t j = 0; j < n; j++) {
+    for (uint32_t j = 0; j < n && n > 1; j++) {
         fputs("<li>", f);
         if (lines) {
             fputs("<svg class=\"key\" viewBox=\"0 0 26 12\">", f);
@@ -154,6 +155,12 @@ static void legend(FILE *f, const struct chart_series *s, uint32_t n,
             fprintf(f, "<i style=\"background:var(--c%d)\"></i>", s[j].color);
         }
         page_text(f, s[j].name);
+        fputs("</li>", f);
+    }
+    if (ruled) {
+        fputs("<li><svg class=\"key\" viewBox=\"0 0 26 12\"><line "
+              "class=\"rule\" x2=\"26\" y1=\"6\" y2=\"6\"/></svg>", f);
+        page_text(f, c->line_name);
         fputs("</li>", f);
     }
     fputs("</ul>", f);
@@ -172,8 +179,7 @@ static struct plot begin(FILE *f, const struct chart *c,
     fputs(" <span class=\"unit\">", f);
     page_text(f, c->y_unit);
     fputs("</span></figcaption>\n", f);
-    if (n > 1)
-        legend(f, s, n, !stacked);
+    legend(f, c, s, n, !stacked);
     fprintf(f, "<svg%s viewBox=\"0 0 %d %u\" role=\"img\" aria-label=\"",
             c->half ? "" : " class=\"wide\"", c->half ? HALF : WIDE,
             TOP + c->height + BOTTOM);

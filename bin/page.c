@@ -60,7 +60,6 @@ static const char style[] =
     "svg.wide text{font-size:20px}}\n"
     "svg .grid{stroke:var(--grid)}svg .axis{stroke:var(--line)}\n"
     "svg .rule{stroke:var(--ink);stroke-dasharray:5 4}\n"
-    "svg .rulename{fill:var(--ink)}\n"
     "svg .col{stroke:var(--surface);stroke-width:.6}\n"
     "svg .hit{fill:transparent}svg .hit:hover{fill:var(--ink);"
     "fill-opacity:.08}\n"

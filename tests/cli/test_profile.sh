@@ -142,6 +142,18 @@ addEventListener('load', () => {
           a.top < b.bottom - 2 && b.top < a.bottom - 2)
         bad.push(name + ': "' + s + '" and "' + t + '" overlap');
     }));
+    const filled = [...svg.querySelectorAll('path,rect')].filter(
+        e => !e.matches('.hit') && getComputedStyle(e).fill !== 'none');
+    for (const t of svg.querySelectorAll('text')) {
+      const b = t.getBBox(), p = svg.createSVGPoint();
+      for (let i = 0; i <= 8; i++) {
+        p.x = b.x + b.width * i / 8;
+        p.y = b.y + b.height / 2;
+        if (!filled.some(e => e.isPointInFill(p))) continue;
+        bad.push(name + ': "' + t.textContent + '" lies on what is drawn');
+        break;
+      }
+    }
   }
   for (const e of document.querySelectorAll('p,li,summary,.tile,.answer,td'))
     if (e.scrollWidth > e.clientWidth + 1 && e.clientWidth)
