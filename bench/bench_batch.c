@@ -9,7 +9,7 @@
  *
  * `of ideal` is the larger of I/O time and compute time, over the time it took.
  * The drive stays below 60 % of what the real one gives, unless told. Drafts
- * and prefill use the `small` checkpoint.
+ * use the `small` checkpoint, prefill that and `bench`.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -289,7 +289,7 @@ static int bench_drafts(struct bench *b)
     static const char *const memory[] = { "streamed", "resident" };
     char path[2][4096];
     double gbps = 0.25; /* a second a pass */
-    uint32_t most = 96;
+    uint32_t most = 48;
     json_t *array = json_array();
     if (small_model(b, "random", 0, path[0]) ||
         small_model(b, "echo", 8, path[1]))
@@ -337,28 +337,64 @@ static int bench_drafts(struct bench *b)
     return bench_json("batch_drafts", array);
 }
 
+struct prefill {
+    const char *model;
+    double budget, gbps;
+    struct sample s[ROUNDS_MAX];
+};
+
+/* The small model with memory for few rows a pass, for more, for more; the
+ * large one with all rows in one pass and the trunk streamed, half of it
+ * resident, all of it. */
 static int bench_prefill(struct bench *b)
 {
+    enum { POINTS = 6 };
+    static struct prefill p[POINTS];
     struct k3_options o = options(b, 1, NULL);
-    struct sample s = { 0 };
-    char path[4096];
-    double budget, gbps = 0.25;
+    char small[4096];
+    json_t *array = json_array();
     o.paced_count = 0;
     o.rows = 1;
-    if (small_model(b, "random", 0, path))
+    if (small_model(b, "random", 0, small) ||
+        bench_model(&(struct synth_options){ .dir = b->model,
+                                             .preset = "bench" }))
         return 1;
-    puts("prefill of 256 ids: budget  passes  GB/pass  s/pass     io compute "
-         "idle %  time/ideal");
-    for (int i = 0; i < 4; i++) {
-        least(&budget, path, &o);
-        budget += i == 3 ? 4e9 : i * (double)(24 << 20);
-        if (measure_run(b, path, budget, 256, 1, false, gbps, K3_PREFILL, &s))
-            return 1;
-        printf("%27.3f %7.0f %8.3f %7.2f %6.2f %7.2f %6.1f %11.3f\n",
-               budget / 1e9, s.passes, s.bytes / 1e9, s.pass_s, s.io_s,
-               s.compute_s, 100 * s.idle, 1 / ideal(&s));
+    for (int i = 0; i < POINTS; i++) {
+        bool large = i >= POINTS / 2;
+        p[i].model = large ? b->model : small;
+        p[i].gbps = large ? 0.5 : 0.25;
+        least(&p[i].budget, p[i].model, &o);
+        p[i].budget += large ? 2e9 + (i - 3) * 3.2e9 : i * (double)(24 << 20);
     }
-    return 0;
+    for (uint64_t r = 0; r < b->rounds; r++)
+        for (int i = 0; i < POINTS; i++) {
+            fprintf(stderr, "\rround %" PRIu64 " prefill %d ", r + 1, i + 1);
+            if (measure_run(b, p[i].model, p[i].budget, 256, 1, false,
+                            p[i].gbps, K3_PREFILL, &p[i].s[r]))
+                return 1;
+        }
+    fputc('\n', stderr);
+    puts("256 ids: budget  passes  GB/pass  s/pass     io compute idle %  "
+         "time/ideal [min max]");
+    for (int i = 0; i < POINTS; i++) {
+        const struct sample *s = p[i].s;
+        double times[ROUNDS_MAX];
+        for (uint64_t r = 0; r < b->rounds; r++)
+            times[r] = 1 / ideal(&s[r]);
+        struct bench_spread t = bench_spread(times, b->rounds);
+        printf("%15.3f %7.0f %8.3f %7.2f %6.2f %7.2f %6.1f %11.3f "
+               "[%.3f %.3f]\n", p[i].budget / 1e9, MEDIAN(s, b->rounds, passes),
+               MEDIAN(s, b->rounds, bytes) / 1e9, MEDIAN(s, b->rounds, pass_s),
+               MEDIAN(s, b->rounds, io_s), MEDIAN(s, b->rounds, compute_s),
+               100 * MEDIAN(s, b->rounds, idle), t.median, t.least, t.most);
+        json_array_append_new(
+            array, json_pack("{s:f, s:f, s:f, s:f, s:f}", "budget_bytes",
+                             p[i].budget, "device_gbps", p[i].gbps,
+                             "passes", MEDIAN(s, b->rounds, passes),
+                             "bytes_per_pass", MEDIAN(s, b->rounds, bytes),
+                             "time_to_longer", t.median));
+    }
+    return bench_json("batch_prefill", array);
 }
 
 static int prepare(struct bench *b)
