@@ -4,6 +4,8 @@
  *   sync    read a tile, then compute it; read the experts, then compute them
  *   ahead1  parallel pread, one whole layer ahead, a layer's experts joined
  *   full    the engine
+ *   unguessed   the engine without guesses, where it would make some: with
+ *               the trunk resident
  * The ratio compute / I/O is set by repeating each kernel and, for what that
  * leaves, by the rate of the drive, which stays at or below 60 % of what the
  * real one gives in the same run; above it a point says so. Points are measured
@@ -26,13 +28,14 @@
 enum { POINTS_MAX = 256, ROUNDS_MAX = 32, LIST_MAX = 16, CALIBRATION = 4 };
 static const double raw_share_most = 0.6, warm_bytes = 6e9;
 
-enum arm { ARM_SYNC, ARM_AHEAD1, ARM_FULL, ARMS };
-static const char *const arm_name[ARMS] = { "sync", "ahead1", "full" };
+enum arm { ARM_SYNC, ARM_AHEAD1, ARM_UNGUESSED, ARM_FULL, ARMS };
+static const char *const arm_name[ARMS] = { "sync", "ahead1", "unguessed",
+                                             "full" };
 
 struct sample {
     double per_pass, io, compute, idle, wait_trunk, wait_expert;
     double in_flight_mean, in_flight_peak, raw;
-    double trunk, demand, guessed, wasted;
+    double trunk, demand, guessed, wasted, latency;
 };
 
 struct point {
@@ -155,6 +158,9 @@ static int measure(const struct bench *b, struct point *p, struct sample *s)
     s->demand = (double)t->demand_bytes / n;
     s->guessed = (double)t->guess_bytes / n;
     s->wasted = (double)t->wasted_bytes / n;
+    s->latency = after.experts.timed ? (double)after.experts.latency_ns / 1e9 /
+                                           (double)after.experts.timed
+                                     : 0;
     k3_close(k);
     return 0;
 }
@@ -162,7 +168,7 @@ static int measure(const struct bench *b, struct point *p, struct sample *s)
 /* Seconds a pass computes at one budget with every product done so often. The
  * first time over a tile is dearer than those that follow from the cache. */
 struct calibration {
-    double once, again, bytes, raw;
+    double once, again, bytes, trunk, raw;
 };
 
 static int calibrate(const struct bench *b, double budget,
@@ -176,7 +182,8 @@ static int calibrate(const struct bench *b, double budget,
     if (!err)
         err = measure(b, &probe, &many);
     *c = (struct calibration){
-        .once = one.compute, .bytes = one.trunk + one.demand, .raw = one.raw,
+        .once = one.compute, .trunk = one.trunk, .raw = one.raw,
+        .bytes = one.trunk + one.demand,
         .again = (many.compute - one.compute) / CALIBRATION };
     return err;
 }
@@ -204,7 +211,9 @@ static int lay_out(struct bench *b)
                 double rate = b->raw * raw_share_most * 0.9;
                 double least = b->ratios[r] * c->bytes / rate;
                 double more = ceil((least - c->once) / c->again);
-                if (arm != ARM_FULL && !b->all_arms && b->ratios[r] != 1)
+                bool other = arm == ARM_SYNC || arm == ARM_AHEAD1;
+                if ((other && !b->all_arms && b->ratios[r] != 1) ||
+                    (arm == ARM_UNGUESSED && c->trunk > 0))
                     continue;
                 if (b->points == POINTS_MAX)
                     return -E2BIG;
@@ -212,9 +221,7 @@ static int lay_out(struct bench *b)
                 b->point[b->points++] = (struct point){
                     .arm = (enum arm)arm, .budget = (uint64_t)b->budgets[i],
                     .ratio = b->ratios[r], .repeat = 1 + (uint32_t)more,
-                    .warm = arm == ARM_FULL
-                                ? (uint32_t)(warm_bytes / c->bytes) + 1
-                                : 1,
+                    .warm = other ? 1 : (uint32_t)(warm_bytes / c->bytes) + 1,
                     .rate = b->ratios[r] * c->bytes /
                             (c->once + more * c->again) };
             }
@@ -236,6 +243,7 @@ static double value(const struct sample *s, int which)
     case 8: return s->in_flight_peak;
     case 9: return s->raw;
     case 10: return s->guessed / (s->guessed + s->demand);
+    case 11: return s->latency;
     default: return s->wasted / (s->trunk + s->demand + s->guessed + s->wasted);
     }
 }
@@ -273,17 +281,20 @@ static void print_point(const struct bench *b, const struct point *p,
     struct bench_spread t = spread(p, 0), o = spread(p, 1), idle = spread(p, 2);
     const struct point *sync = partner(b, p, ARM_SYNC);
     const struct point *ahead = partner(b, p, ARM_AHEAD1);
+    const struct point *none = partner(b, p, ARM_UNGUESSED);
     bool valid = p->rate <= raw_share_most * b->raw;
-    printf("%-7s %6.2f %6.2f %5.2f %4u %8.3f %5.3f [%.3f %.3f] %5.1f %7.3f "
-           "%7.3f %7.3f %7.3f %6.1f %5.1f %5.1f %5.1f", arm_name[p->arm],
+    printf("%-9s %6.2f %6.2f %5.2f %4u %8.3f %5.3f [%.3f %.3f] %5.1f %7.3f "
+           "%7.3f %7.3f %7.3f %6.1f %5.1f %5.1f %5.1f %6.1f", arm_name[p->arm],
            (double)p->budget / 1e9, p->rate / 1e9, p->ratio, p->repeat,
            t.median, o.median, o.least, o.most, 100 * idle.median,
            spread(p, 3).median, spread(p, 4).median, spread(p, 5).median,
            spread(p, 6).median, spread(p, 7).median / 1e6,
            spread(p, 8).median / 1e6, 100 * spread(p, 10).median,
-           100 * spread(p, 11).median);
+           100 * spread(p, 12).median, 1e3 * spread(p, 11).median);
     if (p->arm == ARM_FULL && sync && ahead)
         printf("  sync %.2fx ahead1 %.2fx", times(sync, p), times(ahead, p));
+    if (p->arm == ARM_FULL && none)
+        printf("  unguessed %.3fx", times(none, p));
     printf("%s\n", valid ? "" : "  INVALID: above 60 % of the real drive");
     fprintf(tsv, "%s\t%s\t%.0f\t%.0f\t%.2f\t%u\t%u\t%.4f\t%.4f\t%.4f\t%.4f\t"
             "%.4f\t%s\n", bench_stamp(), arm_name[p->arm], (double)p->budget,
@@ -325,8 +336,8 @@ static int run_all(struct bench *b)
                               "idle\tvalid");
     if (!tsv)
         return 1;
-    puts("arm     budget  drive ratio  rep   s/pass overlap [min max]  idle% "
-         "compute      io w.trunk w.exprt fly MB  peak guess% waste%");
+    puts("arm       budget  drive ratio  rep   s/pass overlap [min max]  idle% "
+         "compute      io w.trunk w.exprt fly MB  peak guess waste% lat ms");
     for (uint32_t i = 0; i < b->points; i++) {
         print_point(b, &b->point[i], tsv);
         json_array_append_new(array, as_json(&b->point[i]));
