@@ -17,18 +17,8 @@
 
 #include "model/chat.h"
 #include "model/tok_internal.h"
+#include "tests/unit/own_malloc.h"
 #include "tests/unit/tok_files.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define OWN_MALLOC 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define OWN_MALLOC 0
-#endif
-#endif
-#ifndef OWN_MALLOC
-#define OWN_MALLOC 1
-#endif
 
 static long calls_left = -1; /* -1: never fails */
 static bool persistent, fired;

@@ -14,17 +14,7 @@
 #include <stdlib.h>
 
 #include "model/sample.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define OWN_MALLOC 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define OWN_MALLOC 0
-#endif
-#endif
-#ifndef OWN_MALLOC
-#define OWN_MALLOC 1
-#endif
+#include "tests/unit/own_malloc.h"
 
 enum { VOCAB = 3000 };
 
