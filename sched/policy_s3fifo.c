@@ -1,7 +1,8 @@
 /* s3fifo: three queues (Yang et al., SOSP 2023). A block enters the small one,
- * a tenth of the frames; used again there it moves to the main one, else it
- * leaves and its name goes to the ghosts. A miss whose name is a ghost enters
- * the main queue at once. In the main queue a used block goes round again.
+ * a tenth of the frames; used twice more there it moves to the main one, else
+ * it leaves and its name goes to the ghosts. A miss whose name is a ghost
+ * enters the main queue at once. In the main queue a used block goes round
+ * again.
  */
 #include <errno.h>
 

@@ -234,12 +234,11 @@ const char *trace_meta(const struct trace *t, uint32_t *bytes)
     return t->meta;
 }
 
-int trace_rewind(struct trace *t)
+void trace_rewind(struct trace *t)
 {
     t->next = 0;
     t->step = 0;
     t->fault = (struct trace_fault){ 0 };
-    return 0;
 }
 
 const struct trace_fault *trace_fault(const struct trace *t)

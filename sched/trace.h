@@ -120,7 +120,7 @@ const char *trace_meta(const struct trace *t, uint32_t *bytes);
 /* 1: *record is the next; 0: there is no more; negative: an error. */
 int  trace_next(struct trace *t, struct trace_record *record);
 /* Start again with the first record. */
-int  trace_rewind(struct trace *t);
+void trace_rewind(struct trace *t);
 /* What the last failure was, or TRACE_TAIL once the end was reached. */
 const struct trace_fault *trace_fault(const struct trace *t);
 /* What went wrong, as words: "a record's checksum is wrong". */
