@@ -126,7 +126,8 @@ static void bf16_run(void)
     for (; t.first < now.kind->outputs; t.first += tile_rows) {
         size_t left = now.kind->outputs - t.first;
         size_t count = left < tile_rows ? left : tile_rows;
-        team_for(now.team, count, 4, bf16_body, &t);
+        team_for(now.team, count, bf16_grain(now.kind->cols, now.rows),
+                 bf16_body, &t);
         t.w += count * row_bytes;
     }
 }
@@ -145,7 +146,7 @@ static void mxfp4_run(void)
     size_t bytes = now.kind->outputs * now.kind->cols / 2;
     struct tile t = { .w = next_weights(bytes) };
     t.scale = now.scales + (t.w - now.buffer) / 16;
-    team_for(now.team, now.kind->outputs, 4, mxfp4_body, &t);
+    team_for(now.team, now.kind->outputs, 32, mxfp4_body, &t);
 }
 
 static size_t state_at;

@@ -34,6 +34,11 @@ enum { GEMM_ROWS_MAX = 512 };
 bool bf16_gemm(float *y, size_t ldy, const void *w, size_t cols,
                const float *xp, size_t rows, size_t begin, size_t end);
 
+/* Output rows that a thread should take at a time, a multiple of 8. Little when
+ * the packed rows stay in L2, for an even split; else more, because each take
+ * walks through all of them. */
+size_t bf16_grain(size_t cols, size_t rows);
+
 /* y[c] = sum_r W[r][c] * x[r]: the transposed product, for absorbing a query.
  *
  *   y  f32 [cols]     w  bf16 [rows][cols], any address     x  f32 [rows]

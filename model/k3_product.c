@@ -79,12 +79,6 @@ static void product_rows(void *arg, size_t begin, size_t end, unsigned worker)
         atomic_store_explicit(&j->bad, true, memory_order_relaxed);
 }
 
-static size_t grain_rows(uint64_t row_bytes)
-{
-    size_t rows = K3_GRAIN_BYTES / row_bytes / 8 * 8;
-    return rows ? rows : 8;
-}
-
 int k3_product_piece(struct pass *p, const struct tile_piece *piece,
                      const uint8_t *frame, const float *xp, uint32_t rows,
                      float *y, size_t ldy)
@@ -95,7 +89,7 @@ int k3_product_piece(struct pass *p, const struct tile_piece *piece,
         .row_bytes = piece->row_bytes,
     };
     for (uint32_t i = 0; i < p->k->o.kernel_repeat; i++)
-        team_for(p->k->team, piece->rows, grain_rows(piece->row_bytes),
+        team_for(p->k->team, piece->rows, bf16_grain(j.cols, rows),
                  product_rows, &j);
     return j.bad ? k3_tensor_failed(p, piece->layer, piece->role) : 0;
 }
