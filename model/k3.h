@@ -6,7 +6,7 @@
  * depend on its company.
  *
  *     k3_open -> { k3_allow, k3_pass, k3_logits, k3_accept, k3_reset }
- *     -> k3_close
+ *     -> k3_finish, for whoever wants the bytes of all reads -> k3_close
  *
  * Bytes    everything large comes from one arena that k3_open fills; after it
  *          nothing allocates. Peak memory stays under options.memory_bytes.
