@@ -16,6 +16,7 @@ enum { DEFAULT_ROWS = 256, DEFAULT_COLUMNS = 4, MORE_GIB = 16, NOTES = 8 };
 
 #define GIB 0x1p30
 #define DEFAULT_GBPS 7.0     /* of one drive */
+#define NOTEWORTHY   0.02    /* share of a token's time */
 #define MEMORY_GBPS  100.0   /* what compute reads weights at */
 
 static const double default_gbps[DEFAULT_COLUMNS] = { 3.5, 7, 14, 28 };
@@ -58,6 +59,8 @@ struct outlook {
     uint64_t          more_bytes;
     double            more_s, drive_s;
     bool              drive_fits; /* the ring that it needs */
+    uint32_t          fewer;      /* drives that are faster than all; 0: none */
+    double            fewer_s;    /* what they save */
     struct plan_batch *batch; /* NULL: not asked for */
     char              note[NOTES][160];
     uint32_t          notes;
@@ -188,15 +191,38 @@ static int time_ladder(struct outlook *l)
     return failed;
 }
 
+/* Each drive has a ring of its own: with little memory, the rings of many are
+ * shorter than what comes before it is their turn. */
+static int find_fewer(struct outlook *l)
+{
+    struct column fewer = l->here;
+    double s = l->now_s, best = s * (1 - NOTEWORTHY), last;
+    int err = 0;
+    do {
+        last = s;
+        fewer.drives -= fewer.drives / 8 + 1;
+        if (fewer.drives)
+            err = seconds_at(l, l->now.plan.budget_bytes, &fewer, &s);
+        if (fewer.drives && !err && s < best) {
+            best = s;
+            l->fewer = fewer.drives;
+            l->fewer_s = l->now_s - s;
+        }
+    } while (fewer.drives && !err && s <= last);
+    return err;
+}
+
 static int find_best_buy(struct outlook *l)
 {
     double s;
     uint64_t budget = l->now.plan.budget_bytes;
     l->more_bytes = (uint64_t)MORE_GIB << 30;
     int err = seconds_at(l, budget + l->more_bytes, &l->here, &s);
+    l->more_s = l->now_s - s;
+    if (!err)
+        err = find_fewer(l);
     if (err)
         return err;
-    l->more_s = l->now_s - s;
     if (l->here.drives == SESSION_DRIVES_MAX)
         return 0;
     struct column more = one_more(&l->here);
@@ -370,9 +396,16 @@ static void print_advice(const struct outlook *l)
     double gbps = (double)l->here.drive[l->here.drives - 1].bytes_per_s / 1e9;
     if (!l->drive_fits)
         puts("  another drive needs a ring of its own, and memory for it");
+    else if (l->drive_s < 0)
+        printf("  another drive of %.3g GB/s would cost %.3g s a token: the "
+               "ring of each is\n  too short\n", gbps, -l->drive_s);
     else
         printf("  another drive of %.3g GB/s saves %.3g s a token\n", gbps,
                l->drive_s);
+    if (l->fewer)
+        printf("  the shards on %" PRIu32 " of the drives would save %.3g s a "
+               "token: memory is short\n  for the rings of all\n", l->fewer,
+               l->fewer_s);
     if (l->now.io_s < l->compute_s)
         puts("  compute is the longer side: faster memory and more cores "
              "help");
