@@ -17,7 +17,9 @@
 #include "model/config.h"
 
 enum verdict { DOCTOR_OK, DOCTOR_WARN, DOCTOR_FAIL, DOCTOR_VERDICTS };
-enum { DOCTOR_LINES_MAX = 96, DOCTOR_DRIVES_MAX = 16 }; /* told */
+/* Drives whose file systems are told; all are measured, a line each. */
+enum { DOCTOR_DRIVES_MAX = 16 };
+enum { DOCTOR_LINES_MAX = 160 };
 
 struct doctor_line {
     enum verdict verdict;

@@ -225,7 +225,9 @@ SH
         s=$?
         if [ $count -eq 64 ]; then
             [ $s -eq 0 ] && [ "$(cat "$D/out")" = "$one" ] &&
-                [ "$(field drives)" -eq 64 ]
+                [ "$(field drives)" -eq 64 ] &&
+                [ "$(unshare -rm sh "$D/apart.sh" "$D" "$S" doctor "$D/apart" |
+                     grep -c '^ok *drive rate')" -eq 64 ]
         else
             [ $s -eq 1 ] && [ ! -s "$D/out" ] &&
                 grep -q 'more than the 64 file systems' "$D/err" &&
