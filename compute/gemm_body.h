@@ -16,6 +16,13 @@
  * CHUNK columns of four weight rows are unpacked once into a panel in L1 and
  * serve all activation rows. The sums of a chunk wait in memory for the next
  * one: a store keeps a float as it is, so the order of summation is the same.
+ *
+ * What binds, on a Sapphire Rapids core, AVX-512: a tile with all in L1 runs at
+ * 95 % of the fma peak, with sums and x from L2 at 80 to 85; the unpacking adds
+ * a fifth to 16 rows and a twentieth to 64. Weights already in L2 or still in
+ * memory give the same figure, so memory does not bind from 16 rows on. A
+ * neighbour on the core's other thread costs 10 to 15 points more, most where x
+ * and the weights of a band want a megabyte of L2 (16 rows of 7168 columns).
  */
 #include <string.h>
 

@@ -9,7 +9,12 @@
 
 /* The sixteen elements times each scale, so that the scale costs a load: the
  * permutes take their table straight from here. Few scales occur in a matrix;
- * their lines stay in L1. */
+ * their lines stay in L1.
+ *
+ * With one row the ports bind before memory does: a block is three shuffles,
+ * which one port takes, and a shift and two fmas on two ports: three cycles for
+ * 17 bytes, 15 GB/s at 2.65 GHz. From cache the loop runs at 13.1 GB/s, from
+ * memory that reads at 14 at 11 to 12. */
 static _Alignas(64) float scaled[256][16];
 
 LANE_FN struct pair pair_at(struct row row, size_t b)

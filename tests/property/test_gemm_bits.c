@@ -24,7 +24,7 @@
 #include "compute/team.h"
 #include "compute/vmath.h"
 
-enum { ROWS_MAX = 101, OUTPUTS_MAX = 23, COLS_MAX = 1056, GUARD = 0x5a };
+enum { ROWS_MAX = 101, OUTPUTS_MAX = 39, COLS_MAX = 1056, GUARD = 0x5a };
 
 static uint64_t seed = 1;
 
