@@ -1,6 +1,7 @@
 /* sluice.c - main: find the command, run it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -93,6 +94,7 @@ static void hold_streams(void)
 int main(int argc, char **argv)
 {
     hold_streams();
+    signal(SIGXFSZ, SIG_IGN); /* a file at its limit fails like a full disk */
     int status = run_command(argc, argv);
     errno = 0;
     if (status || (!fflush(stdout) && !ferror(stdout)))

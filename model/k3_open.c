@@ -30,8 +30,10 @@ static int open_reader(struct k3 *k, struct why *why)
     };
     int err = reader_open(&k->reader, &ro, &bad);
     if (err)
-        why_set(why, err, "%s: cannot be opened for reading: %s",
-                bad < files ? path[bad] : "reader", strerror(-err));
+        why_set(why, err, "%s %s: %s",
+                bad < files ? path[bad] : "the reader",
+                bad < files ? "cannot be opened for reading" : "cannot start",
+                strerror(-err));
     free(path);
     if (!err) {
         struct reader_facts f;

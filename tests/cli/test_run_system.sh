@@ -57,6 +57,13 @@ same "64 descriptors" sh -c "ulimit -n 64; exec $S run $M $ARGS"
 [ $? -eq 1 ] && [ ! -s "$D/out" ] && grep -q 'model-.*Too many open' "$D/err" &&
     grep -q '^hint: .*ulimit -n' "$D/err"
 verdict $? "12 descriptors: a sentence and a hint"
+s=0
+for option in report trace timeline logits; do
+    (ulimit -f 1; exec "$S" run "$M" --ids 3 -n 20 --ignore-eos --$option \
+        "$D/short") > "$D/out" 2> "$D/err"
+    [ $? -eq 1 ] && grep -q '^sluice: .*short.*File too large' "$D/err" || s=1
+done
+verdict $s "files of at most 1 KiB: a sentence"
 nobody() {
     setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
 }
