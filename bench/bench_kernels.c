@@ -373,7 +373,8 @@ static void decode_pass(const struct bench_case *cases, size_t count,
         if (c->isa != isa || c->threads != threads_used || c->rows != 1)
             continue;
         double units = c->kind->units_a_token, s = median(c->seconds);
-        *(units * c->kind->bytes > 1e10 ? &products : &rest) += units * s;
+        bool product = c->kind->run == bf16_run || c->kind->run == mxfp4_run;
+        *(product ? &products : &rest) += units * s;
         found++;
     }
     if (found == sizeof kinds / sizeof *kinds)

@@ -38,8 +38,9 @@ enum {
     LINE_COLS = LINE * 8 / WEIGHT_BITS, /* weights in a cache line */
     BLOCK_BYTES = PACK_BLOCK * WEIGHT_BITS / 8,
     /* How far ahead of the loads few rows ask for weights: a good deal more
-     * than one core has in flight, so that a pause is caught up with. */
-    AHEAD_BYTES = 49152,
+     * than one core has in flight, so that a pause is caught up with; little of
+     * what a thread takes at a time, whose end it runs past. */
+    AHEAD_BYTES = 24576 * WEIGHT_BITS / 8,
 };
 
 struct pair {
