@@ -16,7 +16,6 @@ enum { DEFAULT_ROWS = 256, DEFAULT_COLUMNS = 4, MORE_GIB = 16, NOTES = 8 };
 
 #define GIB 0x1p30
 #define DEFAULT_GBPS 7.0     /* of one drive */
-#define NOTEWORTHY   0.02    /* share of a token's time */
 #define MEMORY_GBPS  100.0   /* what compute reads weights at */
 
 static const double default_gbps[DEFAULT_COLUMNS] = { 3.5, 7, 14, 28 };
@@ -58,9 +57,6 @@ struct outlook {
     /* Seconds a token that more memory, or another drive, would save. */
     uint64_t          more_bytes;
     double            more_s, drive_s;
-    bool              drive_fits; /* the ring that it needs */
-    uint32_t          fewer;      /* drives that are faster than all; 0: none */
-    double            fewer_s;    /* what they save */
     struct plan_batch *batch; /* NULL: not asked for */
     char              note[NOTES][160];
     uint32_t          notes;
@@ -123,16 +119,11 @@ static struct k3_options options_at(const struct outlook *l, uint64_t bytes,
     return o;
 }
 
-/* Negative: below the floor, which grows with the number of drives, since each
- * has a ring of its own. */
 static int seconds_at(const struct outlook *l, uint64_t bytes,
                       const struct column *k, double *out)
 {
     struct k3_options o = options_at(l, bytes, k);
-    int err = token_clock_seconds(out, l->clock, &o, NULL);
-    if (err == -ENOBUFS)
-        *out = -1;
-    return err == -ENOBUFS ? 0 : err;
+    return token_clock_seconds(out, l->clock, &o, NULL);
 }
 
 static int add_rung(struct outlook *l, uint64_t bytes, struct why *why)
@@ -191,27 +182,6 @@ static int time_ladder(struct outlook *l)
     return failed;
 }
 
-/* Each drive has a ring of its own: with little memory, the rings of many are
- * shorter than what comes before it is their turn. */
-static int find_fewer(struct outlook *l)
-{
-    struct column fewer = l->here;
-    double s = l->now_s, best = s * (1 - NOTEWORTHY), last;
-    int err = 0;
-    do {
-        last = s;
-        fewer.drives -= fewer.drives / 8 + 1;
-        if (fewer.drives)
-            err = seconds_at(l, l->now.plan.budget_bytes, &fewer, &s);
-        if (fewer.drives && !err && s < best) {
-            best = s;
-            l->fewer = fewer.drives;
-            l->fewer_s = l->now_s - s;
-        }
-    } while (fewer.drives && !err && s <= last);
-    return err;
-}
-
 static int find_best_buy(struct outlook *l)
 {
     double s;
@@ -219,16 +189,11 @@ static int find_best_buy(struct outlook *l)
     l->more_bytes = (uint64_t)MORE_GIB << 30;
     int err = seconds_at(l, budget + l->more_bytes, &l->here, &s);
     l->more_s = l->now_s - s;
-    if (!err)
-        err = find_fewer(l);
-    if (err)
+    if (err || l->here.drives == SESSION_DRIVES_MAX)
         return err;
-    if (l->here.drives == SESSION_DRIVES_MAX)
-        return 0;
     struct column more = one_more(&l->here);
     err = seconds_at(l, budget, &more, &s);
-    l->drive_fits = !err && s >= 0;
-    l->drive_s = l->drive_fits ? l->now_s - s : 0;
+    l->drive_s = l->now_s - s;
     return err;
 }
 
@@ -372,10 +337,7 @@ static void print_ladder(const struct outlook *l, bool given)
                p->expert_frames, (double)r->cost.read_bytes / 1e9);
         for (uint32_t k = 0; k < l->columns; k++) {
             int width = l->column[k].drives > 1 ? 20 : 9;
-            if (r->seconds[k] < 0)
-                printf("%*s", width, "-");
-            else
-                printf("%*.3g", width, r->seconds[k]);
+            printf("%*.3g", width, r->seconds[k]);
         }
         putchar('\n');
     }
@@ -394,18 +356,12 @@ static void print_advice(const struct outlook *l)
         printf("  %.0f GiB more memory saves %.3g s a token, %.3g s a GiB\n",
                gib, l->more_s, l->more_s / gib);
     double gbps = (double)l->here.drive[l->here.drives - 1].bytes_per_s / 1e9;
-    if (!l->drive_fits)
-        puts("  another drive needs a ring of its own, and memory for it");
-    else if (l->drive_s < 0)
+    if (l->drive_s < 0)
         printf("  another drive of %.3g GB/s would cost %.3g s a token: the "
-               "ring of each is\n  too short\n", gbps, -l->drive_s);
+               "ring takes what\n  was resident\n", gbps, -l->drive_s);
     else
         printf("  another drive of %.3g GB/s saves %.3g s a token\n", gbps,
                l->drive_s);
-    if (l->fewer)
-        printf("  the shards on %" PRIu32 " of the drives would save %.3g s a "
-               "token: memory is short\n  for the rings of all\n", l->fewer,
-               l->fewer_s);
     if (l->now.io_s < l->compute_s)
         puts("  compute is the longer side: faster memory and more cores "
              "help");
@@ -443,12 +399,10 @@ static json_t *ladder_array(const struct outlook *l)
         json_decref(cost);
         for (uint32_t k = 0; k < l->columns; k++)
             json_array_append_new(
-                forecast, json_pack("{s:i, s:f, s:o}", "drives",
+                forecast, json_pack("{s:i, s:f, s:f}", "drives",
                                     (int)l->column[k].drives, "gbps",
                                     l->column[k].gbps, "seconds_per_token",
-                                    r->seconds[k] < 0
-                                        ? json_null()
-                                        : json_real(r->seconds[k])));
+                                    r->seconds[k]));
         json_object_set_new(o, "forecast", forecast);
         json_array_append_new(array, o);
     }

@@ -9,7 +9,6 @@ enum {
     RING_TILES = 24,     /* the smallest ring, in largest tiles: evens out a
                             layer of K3 while compute and reads take equal
                             time, by `sluice replay` */
-    RING_DRIVE_TILES = 8, /* but so many for each drive */
     RING_GOAL_TILES = 48,
     ROW_SHARE = 8,       /* rows may take an eighth above the floor */
     RING_SHARE = 8,
@@ -44,17 +43,17 @@ static void sum_drives(const struct plan_input *in, struct drive_bytes *drive,
     }
 }
 
-/* The ring with room for `tiles` of the largest tiles of each drive, but never
- * more than all that the drive streams. */
+/* A ring with room for `tiles` of the largest tiles, but never more than all
+ * that streams. */
 static uint64_t ring_of(const struct plan_input *in,
                         const struct drive_bytes *drive, uint64_t tiles)
 {
-    uint64_t bytes = 0;
+    uint64_t largest = 0, total = 0;
     for (uint32_t d = 0; d < in->drives; d++) {
-        uint64_t want = drive[d].largest * tiles;
-        bytes += want < drive[d].total ? want : drive[d].total;
+        largest = drive[d].largest > largest ? drive[d].largest : largest;
+        total += drive[d].total;
     }
-    return bytes;
+    return largest * tiles < total ? largest * tiles : total;
 }
 
 /* Divide `bytes` of resident trunk over the drives so that what each still
@@ -132,17 +131,9 @@ static void take_first(const struct plan_input *in, struct drive_bytes *drive,
     *taken += want;
 }
 
-static uint64_t smallest_ring(const struct plan_input *in,
-                              const struct drive_bytes *drive)
-{
-    uint64_t tiles = RING_TILES / in->drives;
-    return ring_of(in, drive, tiles > RING_DRIVE_TILES ? tiles
-                                                       : RING_DRIVE_TILES);
-}
-
 /* How long a ring is worth its memory. Over one drive it evens out the layers.
- * Over several it must bridge the stretch in which a drive's tiles are not
- * asked for, or only one of them works at a time. */
+ * Several work at one time only where the ring reaches from the tiles of one to
+ * those of the next: it must bridge a stretch of all but one. */
 static uint64_t ring_goal(const struct plan *p, const struct plan_input *in,
                           const struct drive_bytes *drive, uint64_t extra,
                           uint64_t left, uint64_t trunk)
@@ -151,9 +142,12 @@ static uint64_t ring_goal(const struct plan *p, const struct plan_input *in,
     uint64_t most = p->ring_bytes + extra / RING_SHARE;
     if (in->drives > 1) {
         double streamed = 1 - (double)left / (double)trunk;
-        goal = smallest_ring(in, drive);
-        for (uint32_t d = 0; d < in->drives; d++)
-            goal += (uint64_t)(streamed * (double)drive[d].stretch);
+        uint64_t longest = 0, sum = 0;
+        for (uint32_t d = 0; d < in->drives; d++) {
+            sum += drive[d].stretch;
+            longest = drive[d].stretch > longest ? drive[d].stretch : longest;
+        }
+        goal += (uint64_t)(streamed * (double)(sum - longest));
         most = p->ring_bytes + extra / 2;
     }
     return (goal < most ? goal : most) / PAGE * PAGE;
@@ -220,7 +214,7 @@ int plan_make(struct plan *p, bool *resident, const struct plan_input *in)
     p->rows = in->rows < in->sequences ? in->rows : in->sequences;
     p->scratch_bytes = in->scratch_bytes +
                        (p->rows ? p->rows : 1) * in->row_bytes;
-    p->ring_bytes = smallest_ring(in, drive);
+    p->ring_bytes = ring_of(in, drive, RING_TILES);
     if (p->ring_bytes < in->ring_least_bytes) {
         uint64_t all = ring_of(in, drive, UINT32_MAX);
         p->ring_bytes = in->ring_least_bytes < all

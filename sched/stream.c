@@ -55,57 +55,17 @@ void stream_spend(struct stream *s, int64_t ns)
         ;
 }
 
-/* Bytes of a lane's streamed tiles, and of the largest of them. */
-static uint64_t lane_bytes(const struct stream *s, const struct lane *l,
-                           uint64_t *largest)
-{
-    uint64_t own = 0;
-    *largest = 0;
-    for (uint32_t i = 0; i < l->tile_count; i++) {
-        uint64_t bytes = s->o.tiles[l->tile[i]].frame_bytes;
-        own += bytes;
-        *largest = bytes > *largest ? bytes : *largest;
-    }
-    return own;
-}
-
-/* Cut the ring: room for its largest tile to each drive, and of the rest a
- * share by the bytes of its streamed tiles, so that drives with equal work look
- * ahead equally far. */
-static int cut_ring(struct stream *s)
-{
-    uint64_t total = 0, least = 0, largest;
-    for (uint32_t d = 0; d < s->lanes; d++) {
-        total += lane_bytes(s, &s->lane[d], &largest);
-        least += largest;
-    }
-    if (least > s->o.ring_bytes)
-        return -ENOBUFS;
-    uint8_t *at = s->o.ring;
-    double pages = (double)((s->o.ring_bytes - least) / BLOCK_PAGE);
-    for (uint32_t d = 0; d < s->lanes; d++) {
-        struct lane *l = &s->lane[d];
-        uint64_t own = lane_bytes(s, l, &largest);
-        if (!own)
-            continue;
-        /* Rounded down, so that the shares do not exceed the whole. */
-        uint64_t share = (uint64_t)(pages * ((double)own / (double)total));
-        l->ring = at;
-        l->ring_bytes = largest + share * BLOCK_PAGE;
-        at += l->ring_bytes;
-    }
-    assert(at <= s->o.ring + s->o.ring_bytes);
-    return 0;
-}
-
 static int sort_tiles(struct stream *s)
 {
+    s->tile = calloc(s->o.tile_count + 1, sizeof *s->tile);
+    s->live = calloc(s->o.tile_count + 1, sizeof *s->live);
+    if (!s->tile || !s->live)
+        return -ENOMEM;
     for (uint32_t d = 0; d < s->lanes; d++) {
         struct lane *l = &s->lane[d];
         l->home = calloc(s->o.tile_count + 1, sizeof *l->home);
-        l->tile = calloc(s->o.tile_count + 1, sizeof *l->tile);
-        l->live = calloc(s->o.tile_count + 1, sizeof *l->live);
-        if (!l->home || !l->tile || !l->live)
+        l->given = calloc(s->o.tile_count + 1, sizeof *l->given);
+        if (!l->home || !l->given)
             return -ENOMEM;
         l->budget_bytes = s->o.simulated
                               ? virtual_budget(s->o.simulated, d)
@@ -113,15 +73,15 @@ static int sort_tiles(struct stream *s)
         atomic_store(&l->idle, idle_word(-stream_now_ns(s), true));
     }
     for (uint32_t t = 0; t < s->o.tile_count; t++) {
-        const struct stream_tile *tile = &s->o.tiles[t];
-        uint32_t file = s->o.segments[tile->first_segment].file;
-        struct lane *l = &s->lane[stream_drive_of(s, file)];
-        if (tile->home)
+        struct lane *l = stream_lane_of(s, t);
+        if (s->o.tiles[t].home)
             l->home[l->home_count++] = t;
+        else if (s->o.tiles[t].frame_bytes > s->o.ring_bytes)
+            return -ENOBUFS;
         else
-            l->tile[l->tile_count++] = t;
+            s->tile[s->tile_count++] = t;
     }
-    return cut_ring(s);
+    return 0;
 }
 
 int stream_open(struct stream **out, const struct stream_options *options)
@@ -171,9 +131,10 @@ void stream_close(struct stream *s)
     }
     for (uint32_t d = 0; s->lane && d < s->lanes; d++) {
         free(s->lane[d].home);
-        free(s->lane[d].tile);
-        free(s->lane[d].live);
+        free(s->lane[d].given);
     }
+    free(s->tile);
+    free(s->live);
     free(s->lane);
     free(s->state);
     free(s->pending);

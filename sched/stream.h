@@ -71,7 +71,7 @@ struct stream_options {
     const struct stream_tile *tiles; /* in order of use; kept by the caller */
     uint32_t                  tile_count;
     uint8_t                  *ring;
-    uint64_t                  ring_bytes; /* over the drives by their bytes */
+    uint64_t                  ring_bytes; /* at least the largest tile */
     uint32_t                  chunk_bytes;
     uint32_t                  loads_max; /* loads posted at one time */
     struct journal           *journal;   /* or NULL */

@@ -24,7 +24,6 @@ struct tile_state {
     uint32_t outstanding; /* chunks with the reader */
     bool     issued;      /* all chunks are, or were, with the reader */
     int      error;
-    int64_t  queued_ns;
 };
 
 struct live_tile {
@@ -32,18 +31,15 @@ struct live_tile {
     uint64_t bytes; /* of the ring, with what was skipped at its end */
 };
 
-/* One drive: its part of the circle, its ring, what is with the kernel. */
+/* One drive: its part of the circle and what is with the kernel. */
 struct lane {
     uint32_t *home, home_count, home_next; /* resident tiles, read once */
-    uint32_t *tile, tile_count;            /* streamed tiles, in order */
-    uint64_t  begun; /* streamed tiles begun, all passes */
+    uint32_t *given, given_head, given_count; /* FIFO of the tiles that have a
+                                 frame and are not begun, room for all */
+    uint64_t  given_bytes;
     bool      open;                        /* `current` has chunks to issue */
     uint32_t  current, next_segment;
     uint64_t  next_byte;
-    uint8_t  *ring;
-    uint64_t  ring_bytes, ring_at, ring_used;
-    struct live_tile *live; /* FIFO, room for tile_count */
-    uint32_t  live_head, live_count;
     uint64_t  in_flight_bytes, guess_flight_bytes, budget_bytes;
     /* Idle so far, or, while idle, that less the time since when: see
      * idle_word. One word, so that nobody reads half of a change. */
@@ -69,7 +65,14 @@ struct stream {
     _Atomic int        failed;
     struct stream_failure failure; /* written once, before `failed` */
     struct stream_stats   stats; /* the owner's; read by word, relaxed */
-    _Atomic uint64_t   ring_used; /* all lanes, for the reader of counters */
+    /* The ring, one for all drives, since compute takes the tiles in the order
+     * of the circle: what is nearest has a frame, wherever it comes from. */
+    uint32_t          *tile, tile_count; /* streamed tiles, in order */
+    uint64_t           given; /* of these, frames given, all passes */
+    uint64_t           ring_at;
+    struct live_tile  *live; /* FIFO, room for tile_count */
+    uint32_t           live_head, live_count;
+    _Atomic uint64_t   ring_used; /* written by the owner */
     _Atomic uint64_t   held_bytes; /* frames compute has taken and not given */
     int64_t            hold_wait_ns;
     bool               running;
@@ -100,6 +103,12 @@ static inline uint32_t stream_drive_of(const struct stream *s, uint32_t file)
 {
     return s->o.simulated ? file % s->lanes
                           : reader_drive_of(s->o.reader, file);
+}
+
+static inline struct lane *stream_lane_of(const struct stream *s, uint32_t tile)
+{
+    uint32_t first = s->o.tiles[tile].first_segment;
+    return &s->lane[stream_drive_of(s, s->o.segments[first].file)];
 }
 
 #endif

@@ -213,71 +213,90 @@ static bool drop_cancelled(struct stream *s)
 
 /* ---- the trunk ---- */
 
-static void retire(struct stream *s, struct lane *l)
+static void retire(struct stream *s)
 {
-    while (l->live_count) {
-        struct live_tile *live = &l->live[l->live_head];
+    while (s->live_count) {
+        struct live_tile *live = &s->live[s->live_head];
         struct tile_state *t = &s->state[live->tile];
         if (atomic_load_explicit(&t->phase, memory_order_acquire) !=
             TILE_RELEASED)
             return;
-        l->ring_used -= live->bytes;
         atomic_fetch_sub(&s->ring_used, live->bytes);
         atomic_store(&t->phase, TILE_EMPTY);
-        l->live_head = (l->live_head + 1) % (l->tile_count + 1);
-        l->live_count--;
+        s->live_head = (s->live_head + 1) % (s->tile_count + 1);
+        s->live_count--;
     }
 }
 
 /* Take room for a tile in the ring, in one piece; false when it is full. */
-static bool ring_take(struct stream *s, struct lane *l, uint32_t tile)
+static bool ring_take(struct stream *s, uint32_t tile)
 {
     uint64_t bytes = s->o.tiles[tile].frame_bytes, skipped = 0;
-    if (!l->live_count)
-        l->ring_at = 0;
-    bool wraps = l->ring_at + bytes > l->ring_bytes;
+    if (!s->live_count)
+        s->ring_at = 0;
+    bool wraps = s->ring_at + bytes > s->o.ring_bytes;
     if (wraps)
-        skipped = l->ring_bytes - l->ring_at;
-    if (l->ring_used + skipped + bytes > l->ring_bytes)
+        skipped = s->o.ring_bytes - s->ring_at;
+    if (atomic_load(&s->ring_used) + skipped + bytes > s->o.ring_bytes)
         return false;
     if (wraps)
-        l->ring_at = 0;
-    s->state[tile].frame = l->ring + l->ring_at;
-    l->ring_at += bytes;
-    l->ring_used += skipped + bytes;
+        s->ring_at = 0;
+    s->state[tile].frame = s->o.ring + s->ring_at;
+    s->ring_at += bytes;
     atomic_fetch_add(&s->ring_used, skipped + bytes);
-    uint32_t at = (l->live_head + l->live_count) % (l->tile_count + 1);
-    l->live[at] = (struct live_tile){ tile, skipped + bytes };
-    l->live_count++;
+    uint32_t at = (s->live_head + s->live_count) % (s->tile_count + 1);
+    s->live[at] = (struct live_tile){ tile, skipped + bytes };
+    s->live_count++;
+    return true;
+}
+
+static void load_tile(struct stream *s, uint32_t tile)
+{
+    struct tile_state *t = &s->state[tile];
+    t->outstanding = 0;
+    t->issued = false;
+    t->error = 0;
+    atomic_store(&t->phase, TILE_LOADING);
+}
+
+/* Give the next tile of the circle a frame, for its drive to fill; false when
+ * the ring is full or nothing more may be read. */
+static bool give_frame(struct stream *s)
+{
+    if (!s->tile_count)
+        return false;
+    uint32_t tile = s->tile[s->given % s->tile_count];
+    if (s->given / s->tile_count * s->o.tile_count + tile >=
+            atomic_load(&s->end) ||
+        atomic_load(&s->state[tile].phase) != TILE_EMPTY ||
+        !ring_take(s, tile))
+        return false;
+    struct lane *l = stream_lane_of(s, tile);
+    l->given[(l->given_head + l->given_count) % (s->o.tile_count + 1)] = tile;
+    l->given_count++;
+    l->given_bytes += s->o.tiles[tile].frame_bytes;
+    s->given++;
+    load_tile(s, tile);
     return true;
 }
 
 /* Make the lane's next tile its current one; false when there is none yet. */
 static bool open_tile(struct stream *s, struct lane *l)
 {
-    uint32_t tile;
     if (l->home_next < l->home_count) {
-        tile = l->home[l->home_next++];
-        s->state[tile].frame = s->o.tiles[tile].home;
+        l->current = l->home[l->home_next++];
+        s->state[l->current].frame = s->o.tiles[l->current].home;
+        load_tile(s, l->current);
     } else {
-        if (!l->tile_count)
-            return false;
-        tile = l->tile[l->begun % l->tile_count];
-        if (l->begun / l->tile_count * s->o.tile_count + tile >=
-                atomic_load(&s->end) ||
-            atomic_load(&s->state[tile].phase) != TILE_EMPTY ||
-            !ring_take(s, l, tile))
-            return false;
-        l->begun++;
+        while (!l->given_count)
+            if (!give_frame(s))
+                return false;
+        l->current = l->given[l->given_head];
+        l->given_head = (l->given_head + 1) % (s->o.tile_count + 1);
+        l->given_count--;
+        l->given_bytes -= s->o.tiles[l->current].frame_bytes;
     }
-    struct tile_state *t = &s->state[tile];
-    t->outstanding = 0;
-    t->issued = false;
-    t->error = 0;
-    t->queued_ns = stream_now_ns(s);
-    atomic_store(&t->phase, TILE_LOADING);
     l->open = true;
-    l->current = tile;
     l->next_segment = 0;
     l->next_byte = 0;
     return true;
@@ -315,7 +334,8 @@ static void fill_drive(struct stream *s, uint32_t drive)
     while (l->in_flight_bytes < l->budget_bytes) {
         if (start_load(s, drive, READ_DEMAND))
             continue;
-        bool ahead = l->ring_used * 2 >= l->ring_bytes;
+        uint64_t begun = atomic_load(&s->ring_used) - l->given_bytes;
+        bool ahead = begun * 2 >= s->o.ring_bytes;
         if (ahead && start_load(s, drive, READ_GUESS))
             continue;
         if (start_trunk(s, l))
@@ -433,7 +453,7 @@ static bool idle(const struct stream *s)
 static bool rested(const struct stream *s)
 {
     for (uint32_t d = 0; d < s->lanes; d++)
-        if (s->lane[d].open)
+        if (s->lane[d].open || s->lane[d].given_count)
             return false;
     return !s->pending_count && idle(s);
 }
@@ -443,10 +463,10 @@ bool stream_turn(struct stream *s)
     bool stop = atomic_load(&s->stop) || atomic_load(&s->failed);
     take_posted(s);
     bool news = drop_cancelled(s);
-    for (uint32_t d = 0; d < s->lanes && !stop; d++) {
-        retire(s, &s->lane[d]);
+    if (!stop)
+        retire(s);
+    for (uint32_t d = 0; d < s->lanes && !stop; d++)
         fill_drive(s, d);
-    }
     if (atomic_load(&s->resting) && rested(s)) {
         atomic_store(&s->resting, false);
         news = true;

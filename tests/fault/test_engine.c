@@ -208,10 +208,8 @@ static void anything_at_any_time(void **state)
         o.fault = &plan;
         o.paced = drives;
         o.paced_count = seed % 3;
-        if (o.paced_count) { /* it takes one result for each read */
+        if (o.paced_count) /* it takes one result for each read */
             plan.kinds &= ~(uint32_t)FAULT_TWICE;
-            o.memory_bytes += 1 << 20; /* every drive has a ring */
-        }
         if (attack(&o, &r, what) && seed % 4)
             fail_msg("%s: %s", what, r.why.text);
         assert_true(r.broken > 0 || r.why.error);

@@ -145,8 +145,7 @@ static void open_world(struct world *w, struct reader_options *ro,
     ro->arena = w->arena;
     ro->in_flight_bytes = 65536;
     assert_int_equal(reader_open(&w->reader, ro, &bad), 0);
-    uint64_t ring = largest * reader_drives(w->reader) *
-                    (1 + rnd(&w->seed) % 3);
+    uint64_t ring = largest * (1 + rnd(&w->seed) % 5);
     struct stream_options so = {
         .reader = w->reader, .segments = w->segment, .tiles = w->tile,
         .tile_count = TILES, .ring_bytes = ring,
