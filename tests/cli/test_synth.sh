@@ -2,7 +2,7 @@
 # Goal    what a person types writes the checkpoint it says, or gets one
 #         sentence and the right exit status.
 # Method  tiny checkpoints in a temporary folder; a write that is cut short by
-#         a file size limit stands for a killed one.
+#         a file size limit stands for a full disk.
 S=${BUILD:-build}/sluice
 D=$(mktemp -d) || exit 1
 trap 'rm -rf "$D"' EXIT
@@ -92,16 +92,27 @@ fails "another's folder" 1 "not empty" "$S" synth "$D/mine" --preset tiny
 fails "no folder to write in" 1 "No such file" "$S" synth "$D/no/x" \
     --preset tiny
 
-# The last shard is the largest; its write kills the process.
+# The last shard is the largest; it passes the limit.
 (
-    ulimit -c 0
     ulimit -f 1600 # of 512 or 1024 bytes
     exec "$S" synth "$D/k" --preset tiny --vocab-size 16384
-) > /dev/null 2>&1
-[ $? -gt 1 ] && [ -e "$D/k/model-00013-of-000014.safetensors" ] &&
-    [ -e "$D/k/model-00014-of-000014.safetensors.part" ] &&
-    [ ! -e "$D/k/model-00014-of-000014.safetensors" ] &&
-    [ ! -e "$D/k/model.safetensors.index.json" ]
-verdict $? "killed: no half shard under its name"
-works "killed: again" 0 "$S" synth "$D/k" --preset tiny
-same "killed: nothing is left of it" "$D/a" "$D/k"
+) > "$D/out" 2> "$D/err"
+[ $? -eq 1 ] && grep -q "File too large" "$D/err" &&
+    [ -e "$D/k/model-00013-of-000014.safetensors" ] &&
+    ! ls "$D/k" | grep -q "part\|model-00014\|index"
+verdict $? "a file that cannot be whole: nothing is left of it"
+works "cut short: again" 0 "$S" synth "$D/k" --preset tiny
+same "cut short: nothing is left of it" "$D/a" "$D/k"
+
+# Killed while it writes a shard after the first.
+"$S" synth "$D/k2" --preset small > /dev/null 2>&1 &
+while [ ! -e "$D/k2/model-00001-of-000010.safetensors" ] && kill -0 $!; do
+    :
+done 2> /dev/null
+kill -9 $! && ! wait $! 2> /dev/null &&
+    [ ! -e "$D/k2/model.safetensors.index.json" ] &&
+    (cd "$D/k2" && md5sum model-*.safetensors > "$D/whole") &&
+    "$S" synth "$D/k2" --preset small > /dev/null &&
+    ! ls "$D/k2" | grep -q part && (cd "$D/k2" && md5sum -c --quiet "$D/whole")
+verdict $? "killed: what has its name is whole, the rest is made again"
+rm -rf "$D/k2"
