@@ -6,12 +6,9 @@
 
 enum {
     PAGE = 4096,
-    RING_TILES = 24,     /* the smallest ring, in largest tiles: evens out a
-                            layer of K3 while compute and reads take equal
-                            time, by `sluice replay` */
-    RING_GOAL_TILES = 48,
+    RING_TILES = 48, /* the ring, in largest tiles: evens out a layer of K3
+                      * whatever the ratio of its reads to its compute */
     ROW_SHARE = 8,       /* rows may take an eighth above the floor */
-    RING_SHARE = 8,
     STAGING_SHARE = 16,
 };
 
@@ -131,26 +128,21 @@ static void take_first(const struct plan_input *in, struct drive_bytes *drive,
     *taken += want;
 }
 
-/* How long a ring is worth its memory. Over one drive it evens out the layers.
- * Several work at one time only where the ring reaches from the tiles of one to
- * those of the next: it must bridge a stretch of all but one. */
-static uint64_t ring_goal(const struct plan *p, const struct plan_input *in,
+/* What a longer ring is worth. Several drives work at one time only where it
+ * reaches from the tiles of one to those of the next: it must bridge a stretch
+ * of all but one. */
+static uint64_t ring_more(const struct plan_input *in,
                           const struct drive_bytes *drive, uint64_t extra,
                           uint64_t left, uint64_t trunk)
 {
-    uint64_t goal = ring_of(in, drive, RING_GOAL_TILES);
-    uint64_t most = p->ring_bytes + extra / RING_SHARE;
-    if (in->drives > 1) {
-        double streamed = 1 - (double)left / (double)trunk;
-        uint64_t longest = 0, sum = 0;
-        for (uint32_t d = 0; d < in->drives; d++) {
-            sum += drive[d].stretch;
-            longest = drive[d].stretch > longest ? drive[d].stretch : longest;
-        }
-        goal += (uint64_t)(streamed * (double)(sum - longest));
-        most = p->ring_bytes + extra / 2;
+    double streamed = 1 - (double)left / (double)trunk;
+    uint64_t longest = 0, sum = 0, most = extra / 2;
+    for (uint32_t d = 0; d < in->drives; d++) {
+        sum += drive[d].stretch;
+        longest = drive[d].stretch > longest ? drive[d].stretch : longest;
     }
-    return (goal < most ? goal : most) / PAGE * PAGE;
+    uint64_t more = (uint64_t)(streamed * (double)(sum - longest));
+    return (more < most ? more : most) / PAGE * PAGE;
 }
 
 static void spend(struct plan *p, const struct plan_input *in,
@@ -180,11 +172,9 @@ static void spend(struct plan *p, const struct plan_input *in,
         left = left + p->ring_bytes - trunk;
         p->ring_bytes = 0;
     } else {
-        uint64_t goal = ring_goal(p, in, drive, extra, left, trunk);
-        if (goal > p->ring_bytes) {
-            left -= goal - p->ring_bytes;
-            p->ring_bytes = goal;
-        }
+        uint64_t more = ring_more(in, drive, extra, left, trunk);
+        left -= more;
+        p->ring_bytes += more;
         take_first(in, drive, resident, &left, &p->resident_bytes);
         share_drives(in, drive, left);
         uint64_t taken = choose(in, drive, resident);

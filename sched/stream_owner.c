@@ -288,6 +288,8 @@ static bool open_tile(struct stream *s, struct lane *l)
         s->state[l->current].frame = s->o.tiles[l->current].home;
         load_tile(s, l->current);
     } else {
+        if (!atomic_load(&s->end)) /* at rest: what has a frame can wait */
+            return false;
         while (!l->given_count)
             if (!give_frame(s))
                 return false;
@@ -453,7 +455,7 @@ static bool idle(const struct stream *s)
 static bool rested(const struct stream *s)
 {
     for (uint32_t d = 0; d < s->lanes; d++)
-        if (s->lane[d].open || s->lane[d].given_count)
+        if (s->lane[d].open)
             return false;
     return !s->pending_count && idle(s);
 }

@@ -294,7 +294,10 @@ static void rest_leaves_nothing_on_its_way(void **state)
     (void)state;
     for (uint32_t held = 0; held < 30; held++) {
         struct world w;
-        struct reader_options ro = { .method = "uring" };
+        static const struct paced_drive pace[2] = { { 1000000000, 10000 },
+                                                    { 500000000, 10000 } };
+        struct reader_options ro = { .method = "uring", .paced = pace,
+                                     .paced_count = held % 3 };
         struct stream_stats stats, later;
         struct reader_facts facts;
         const uint8_t *frame;

@@ -180,7 +180,7 @@ static void cost(struct token_cost *t, const struct config *c, uint64_t bytes)
 
 /* The published C engine keeps lm_head and nothing else of the trunk at its
  * floor of about 8 GB, so its ladder begins at trunk + experts = 134.64 GB a
- * token. Here lm_head is one of the streamed tiles: the floor is 1.2 GiB and a
+ * token. Here lm_head is one of the streamed tiles: the floor is 1.4 GiB and a
  * token reads lm_head and an embedding row more, and from there each byte of
  * memory in the trunk saves a byte of reading. */
 static void ladder_of_k3(void **state)

@@ -42,7 +42,7 @@ static void the_floor_is_the_sum_of_its_parts(void **state)
     struct plan p;
     bool resident[TILES];
     uint64_t floor_bytes = (10 << 20) + (5 << 20) + (1 << 20) + (1 << 16) +
-                           24 * TILE + TILE + 4 * FRAME;
+                           48 * TILE + TILE + 4 * FRAME;
     in.budget_bytes = floor_bytes - 1;
     assert_int_equal(plan_make(&p, resident, &in), -ENOBUFS);
     assert_int_equal(p.floor_bytes, floor_bytes);
@@ -91,7 +91,7 @@ static void resident_tiles_are_spread_evenly(void **state)
     struct plan p;
     bool resident[TILES];
     in.rows = 1;
-    in.budget_bytes = 90 << 20;
+    in.budget_bytes = 110 << 20;
     assert_int_equal(plan_make(&p, resident, &in), 0);
     uint32_t count = 0, gap = 0, most = 0;
     for (uint32_t t = 0; t < 99; t++) {
@@ -113,7 +113,7 @@ static void a_slow_drive_gets_more_resident_tiles(void **state)
     in.rate[0] = 2;
     in.rate[1] = 1;
     in.ring_least_bytes = 0;
-    in.budget_bytes = 95 << 20;
+    in.budget_bytes = 110 << 20;
     assert_int_equal(plan_make(&p, resident, &in), 0);
     for (uint32_t t = 0; t < TILES; t++)
         if (!resident[t])
@@ -130,7 +130,7 @@ static void a_drive_of_experts_gets_more_resident_tiles(void **state)
     bool resident[TILES];
     int left[2] = { 0, 0 };
     in.expert_bytes[1] = 12 << 20;
-    in.budget_bytes = 95 << 20;
+    in.budget_bytes = 110 << 20;
     assert_int_equal(plan_make(&p, resident, &in), 0);
     for (uint32_t t = 0; t < TILES; t++)
         if (!resident[t])
