@@ -63,12 +63,12 @@ same tiny $IDS -m 34M --rows 3
 same tiny $IDS -m 37M --policy s3fifo
 DEV='--device 1'
 same small 5,9 -m 100M
-same small 5,9 -m 330M
+same small 5,9 -m 380M
 
 # A faster drive is not slower, more memory does not read more.
-"$S" replay "$D/t" --device 0.1 --compute 0.2 --memory 80M,150M,330M \
+"$S" replay "$D/t" --device 0.1 --compute 0.2 --memory 100M,150M,380M \
     --policy dhd --json > "$D/slow" 2> "$D/err" &&
-    "$S" replay "$D/t" --device 1 --compute 0.2 --memory 80M,150M,330M \
+    "$S" replay "$D/t" --device 1 --compute 0.2 --memory 100M,150M,380M \
         --policy dhd --json > "$D/fast" 2>> "$D/err" &&
     python3 -c 'import json, sys
 a, b = (json.load(open(f)) for f in sys.argv[1:])
