@@ -13,44 +13,50 @@ enum {
 };
 
 struct drive_bytes {
-    uint64_t largest, total, chosen;
+    uint64_t total, chosen;
     uint64_t stretch; /* most bytes in a row before another drive's turn */
 };
 
-static void sum_drives(const struct plan_input *in, struct drive_bytes *drive,
-                       uint64_t *always)
+/* Of all drives. */
+struct trunk_bytes {
+    uint64_t always, rest; /* resident at every budget; the others */
+    uint64_t largest;      /* tile of the others */
+};
+
+static struct trunk_bytes sum_drives(const struct plan_input *in,
+                                     struct drive_bytes *drive)
 {
+    struct trunk_bytes sum = { 0 };
     uint64_t stretch = 0;
     memset(drive, 0, in->drives * sizeof *drive);
-    *always = 0;
     for (uint32_t t = 0; t < in->tile_count; t++) {
         const struct plan_tile *tile = &in->tiles[t];
         struct drive_bytes *d = &drive[tile->drive];
         if (tile->always) {
-            *always += tile->frame_bytes;
+            sum.always += tile->frame_bytes;
             continue;
         }
-        if (tile->frame_bytes > d->largest)
-            d->largest = tile->frame_bytes;
+        sum.rest += tile->frame_bytes;
+        if (tile->frame_bytes > sum.largest)
+            sum.largest = tile->frame_bytes;
         bool goes_on = t && in->tiles[t - 1].drive == tile->drive;
         stretch = tile->frame_bytes + (goes_on ? stretch : 0);
         if (stretch > d->stretch)
             d->stretch = stretch;
         d->total += tile->frame_bytes;
     }
+    return sum;
 }
 
-/* A ring with room for `tiles` of the largest tiles, but never more than all
- * that streams. */
-static uint64_t ring_of(const struct plan_input *in,
-                        const struct drive_bytes *drive, uint64_t tiles)
+/* RING_TILES of the largest tile, or what the caller wants at least, but never
+ * more than all that streams. */
+static uint64_t smallest_ring(const struct plan_input *in,
+                              const struct trunk_bytes *trunk)
 {
-    uint64_t largest = 0, total = 0;
-    for (uint32_t d = 0; d < in->drives; d++) {
-        largest = drive[d].largest > largest ? drive[d].largest : largest;
-        total += drive[d].total;
-    }
-    return largest * tiles < total ? largest * tiles : total;
+    uint64_t bytes = trunk->largest * RING_TILES;
+    if (bytes < in->ring_least_bytes)
+        bytes = in->ring_least_bytes / PAGE * PAGE;
+    return bytes < trunk->rest ? bytes : trunk->rest;
 }
 
 /* Divide `bytes` of resident trunk over the drives so that what each still
@@ -145,11 +151,10 @@ static uint64_t ring_more(const struct plan_input *in,
     return (more < most ? more : most) / PAGE * PAGE;
 }
 
-static void spend(struct plan *p, const struct plan_input *in,
+static void spend(struct plan *p, const struct plan_input *in, uint64_t trunk,
                   struct drive_bytes *drive, bool *resident)
 {
     uint64_t left = in->budget_bytes - p->floor_bytes, extra = left;
-    uint64_t trunk = 0;
     if (in->rows > p->rows && in->row_bytes) {
         uint64_t more = extra / ROW_SHARE / in->row_bytes;
         more = more < in->rows - p->rows ? more : in->rows - p->rows;
@@ -163,8 +168,6 @@ static void spend(struct plan *p, const struct plan_input *in,
         p->staging_frames += (uint32_t)more;
         left -= more * in->expert_frame_bytes;
     }
-    for (uint32_t d = 0; d < in->drives; d++)
-        trunk += drive[d].total;
     if (left + p->ring_bytes >= trunk) { /* all of it: no ring is needed */
         for (uint32_t t = 0; t < in->tile_count; t++)
             resident[t] = true;
@@ -194,9 +197,8 @@ int plan_make(struct plan *p, bool *resident, const struct plan_input *in)
     assert(in->scratch_bytes % PAGE == 0 && in->row_bytes % PAGE == 0);
     assert(in->drives >= 1 && in->drives <= PLAN_DRIVES_MAX);
     struct drive_bytes drive[PLAN_DRIVES_MAX];
-    uint64_t always;
+    struct trunk_bytes trunk = sum_drives(in, drive);
     memset(p, 0, sizeof *p);
-    sum_drives(in, drive, &always);
     p->budget_bytes = in->budget_bytes;
     p->program_bytes = in->program_bytes;
     p->sequences = in->sequences;
@@ -204,15 +206,9 @@ int plan_make(struct plan *p, bool *resident, const struct plan_input *in)
     p->rows = in->rows < in->sequences ? in->rows : in->sequences;
     p->scratch_bytes = in->scratch_bytes +
                        (p->rows ? p->rows : 1) * in->row_bytes;
-    p->ring_bytes = ring_of(in, drive, RING_TILES);
-    if (p->ring_bytes < in->ring_least_bytes) {
-        uint64_t all = ring_of(in, drive, UINT32_MAX);
-        p->ring_bytes = in->ring_least_bytes < all
-                            ? in->ring_least_bytes / PAGE * PAGE
-                            : all;
-    }
+    p->ring_bytes = smallest_ring(in, &trunk);
     p->staging_frames = in->expert_layers ? in->top_k : 0;
-    p->resident_bytes = always;
+    p->resident_bytes = trunk.always;
     p->floor_bytes = p->program_bytes + p->state_bytes + p->scratch_bytes +
                      p->ring_bytes + p->resident_bytes +
                      p->staging_frames * in->expert_frame_bytes;
@@ -220,7 +216,7 @@ int plan_make(struct plan *p, bool *resident, const struct plan_input *in)
         resident[t] = in->tiles[t].always;
     if (in->budget_bytes < p->floor_bytes)
         return -ENOBUFS;
-    spend(p, in, drive, resident);
+    spend(p, in, trunk.rest, drive, resident);
     p->staging_bytes = p->staging_frames * in->expert_frame_bytes;
     p->cache_bytes = p->expert_frames * in->expert_frame_bytes;
     p->total_bytes = p->program_bytes + p->state_bytes + p->scratch_bytes +
