@@ -246,6 +246,12 @@ static void times_and_drives(void **state)
     double a = (double)t.drive_bytes[0] / 7e9;
     double b = (double)t.drive_bytes[1] / 3.5e9;
     assert_true(t.io_s == (a > b ? a : b));
+    /* With memory to choose from, both drives read for equally long. */
+    o.memory_bytes = 64ull << 30;
+    assert_int_equal(token_cost(&t, &c, &o, &why), 0);
+    a = (double)t.drive_bytes[0] / 7e9;
+    b = (double)t.drive_bytes[1] / 3.5e9;
+    assert_true(a > 0.98 * b && b > 0.98 * a);
     o.memory_bytes = 1 << 20;
     assert_int_equal(token_cost(&t, &c, &o, &why), -ENOBUFS);
     assert_true(t.plan.floor_bytes > 1 << 30);
