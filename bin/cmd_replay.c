@@ -382,6 +382,24 @@ static int check(const char *html, const char *const *paths, int count)
     return err ? session_failed(NULL, &why) : 0;
 }
 
+/* 0, or the status of a usage error. */
+static int usage(const struct opt_command *command, const struct options *o,
+                 const struct timed_args *t, int count)
+{
+    if (count == 0)
+        return opt_usage_error(command, "replay needs a trace");
+    if (o->width > GOVERNOR_WIDTH_MOST)
+        return opt_usage_error(command, "--width is at most 16");
+    if (o->json && o->csv)
+        return opt_usage_error(command, "--json or --csv, not both");
+    for (uint32_t i = 0; i < o->policies; i++)
+        if (!strcmp(o->policy[i], "static-pin") && !o->pin_file)
+            return opt_usage_error(command, "static-pin needs --pin TRACE");
+    if (!t->s.drives && (t->memories || t->compute || t->model))
+        return opt_usage_error(command, "time needs a --device");
+    return 0;
+}
+
 int cmd_replay(int argc, char **argv)
 {
     static struct options o = {
@@ -430,17 +448,9 @@ int cmd_replay(int argc, char **argv)
     int count = opt_parse(&command, argc, argv, paths, TRACES_MOST);
     if (count < 0)
         return opt_status(count);
-    if (count == 0)
-        return opt_usage_error(&command, "replay needs a trace");
-    if (o.width > GOVERNOR_WIDTH_MOST)
-        return opt_usage_error(&command, "--width is at most 16");
-    if (o.json && o.csv)
-        return opt_usage_error(&command, "--json or --csv, not both");
-    for (uint32_t i = 0; i < o.policies; i++)
-        if (!strcmp(o.policy[i], "static-pin") && !o.pin_file)
-            return opt_usage_error(&command, "static-pin needs --pin TRACE");
-    if (!timed.s.drives && (timed.memories || timed.compute || timed.model))
-        return opt_usage_error(&command, "time needs a --device");
+    int misused = usage(&command, &o, &timed, count);
+    if (misused)
+        return misused;
     if (check(timed.html, paths, count))
         return 1;
     if (timed.s.drives) {
