@@ -3,10 +3,8 @@
 #         memory does not grow with their number.
 # Method  LINES lines (`make check-long` has 10,000) and a quarter of them; peak
 #         resident memory of both, from the reports.
-S=${BUILD:-build}/sluice
+. tests/tap.sh
 LINES=${LINES:-800}
-D=$(mktemp -d) || exit 1
-trap 'rm -rf "$D"' EXIT
 $S synth "$D/model" --preset tiny --num-hidden-layers 5 --num-experts 16 \
     --hidden-size 64 || exit 1
 python3 - "$D" "$LINES" << 'PY'
@@ -21,11 +19,6 @@ with open(folder + "/all", "w") as f:
                                 r.randrange(500) for _ in range(n)]}) + "\n")
 PY
 head -n $((LINES / 4)) "$D/all" > "$D/quarter"
-n=0
-verdict() { # status name
-    n=$((n + 1))
-    [ "$1" -eq 0 ] && echo "ok $n - $2" || echo "not ok $n - $2"
-}
 job() { # name
     "$S" batch "$D/model" -i "$D/$1" -o "$D/$1.out" -m 48M -c 512 --sequences 32 \
         --report "$D/$1.report" 2> "$D/err" || sed 's/^/# /' "$D/err"

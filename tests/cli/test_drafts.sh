@@ -2,17 +2,10 @@
 # Goal    --draft changes how many passes a text takes and nothing else.
 # Method  a checkpoint whose greedy output repeats, and one whose output does
 #         not: ids and logits, greedy and sampled, for several widths.
-S=${BUILD:-build}/sluice
-D=$(mktemp -d) || exit 1
-trap 'rm -rf "$D"' EXIT
+. tests/tap.sh
 SMALL="--preset tiny --num-hidden-layers 5 --num-experts 16 --hidden-size 64"
 $S synth "$D/echo" $SMALL --echo 6 || exit 1
 $S synth "$D/random" $SMALL || exit 1
-n=0
-verdict() { # status name
-    n=$((n + 1))
-    [ "$1" -eq 0 ] && echo "ok $n - $2" || echo "not ok $n - $2"
-}
 run() { # model width arguments...
     model=$1 width=$2
     shift 2

@@ -7,14 +7,7 @@
 #         a cache a token reads what `sluice plan` says. The ids are the same
 #         at every budget. With arguments, presets: tiny small bench k3; bench
 #         takes 9 GB of the drive, k3 is sparse and takes minutes.
-S=${BUILD:-build}/sluice
-D=$(mktemp -d) || exit 1
-trap 'rm -rf "$D"' EXIT
-n=0
-verdict() { # status name
-    n=$((n + 1))
-    [ "$1" -eq 0 ] && echo "ok $n - $2" || echo "not ok $n - $2"
-}
+. tests/tap.sh
 cat > "$D/check.py" <<'END'
 import json, sys
 r = json.load(open(sys.argv[1]))

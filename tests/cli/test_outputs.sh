@@ -5,17 +5,8 @@
 # Method  each option that names an output is given files of the model, by name
 #         and by links, the input, and the file of another output; checksums
 #         before and after.
-S=${BUILD:-build}/sluice
-D=$(mktemp -d) || exit 1
-trap 'rm -rf "$D"' EXIT
+. tests/tap.sh
 M=$D/m
-n=0
-verdict() { # status name
-    n=$((n + 1))
-    [ "$1" -eq 0 ] && echo "ok $n - $2" && return
-    sed 's/^/# /' "$D/out" "$D/err"
-    echo "not ok $n - $2"
-}
 # refused WORDS command...: exit 1, one sentence with them, nothing on stdout
 refused() {
     words=$1

@@ -3,20 +3,9 @@
 #         files then does, and refuses what it cannot plan.
 # Method  a small oracle model: its plan objects against those of runs at the
 #         same options, and the bytes a token of the plan against those read.
-S=${BUILD:-build}/sluice
+. tests/tap.sh
 MODEL=../shared/data/oracle/a
 K3=../shared/data/kimi-k3
-D=$(mktemp -d) || exit 1
-trap 'rm -rf "$D"' EXIT
-n=0
-verdict() { # status name
-    n=$((n + 1))
-    [ "$1" -eq 0 ] && echo "ok $n - $2" || echo "not ok $n - $2"
-}
-skip() { # name why
-    n=$((n + 1))
-    echo "ok $n - $1 # SKIP $2"
-}
 # fails NAME STATUS WORDS command...: exit STATUS, WORDS on stderr, no stdout
 fails() {
     name=$1 status=$2 words=$3

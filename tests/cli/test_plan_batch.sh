@@ -3,16 +3,9 @@
 #         number reads, what fits, and that a job plans as it says.
 # Method  a config of small tensors, a slow drive; the JSON is checked against
 #         itself and against a batch with as many sequences.
-S=${BUILD:-build}/sluice
-D=$(mktemp -d) || exit 1
-trap 'rm -rf "$D"' EXIT
+. tests/tap.sh
 $S synth "$D/model" --preset tiny || exit 1
 mkdir "$D/bare" && cp "$D/model/config.json" "$D/bare"
-n=0
-verdict() { # status name
-    n=$((n + 1))
-    [ "$1" -eq 0 ] && echo "ok $n - $2" || echo "not ok $n - $2"
-}
 $S plan "$D/bare" --batch -m 60M --device 0.01 -t 1 --json > "$D/plan"
 verdict $? "plan --batch needs nothing but config.json"
 python3 - "$D/plan" << 'PY'

@@ -4,14 +4,7 @@
 # Method  runs on simulated drives over models, budgets, drives and rows, each
 #         traced and replayed with the plan that the trace carries. Only bytes
 #         and counts are compared with the engine: time is the bench's.
-S=${BUILD:-build}/sluice
-D=$(mktemp -d) || exit 1
-trap 'rm -rf "$D"' EXIT
-n=0
-verdict() { # status name
-    n=$((n + 1))
-    [ "$1" -eq 0 ] && echo "ok $n - $2" || echo "not ok $n - $2"
-}
+. tests/tap.sh
 "$S" synth "$D/tiny" --preset tiny > "$D/out" 2>&1 || exit 1
 "$S" synth "$D/small" --preset small > "$D/out" 2>&1 || exit 1
 

@@ -4,18 +4,9 @@
 #         usage), no token. What only looks odd works.
 # Method  a checkpoint of half a megabyte, spoilt in one way after the other by
 #         ckpt_edit.py.
-S=${BUILD:-build}/sluice
-D=$(mktemp -d) || exit 1
-trap 'rm -rf "$D"' EXIT
+. tests/tap.sh
 M=$D/m
 SHARD=$M/model-0000
-n=0
-verdict() { # status name
-    n=$((n + 1))
-    [ "$1" -eq 0 ] && echo "ok $n - $2" && return
-    sed 's/^/# /' "$D/out" "$D/err"
-    echo "not ok $n - $2"
-}
 python=$(python3 -c 'import sys; print(sys.executable)') # not a wrapper
 edit() {
     "$python" -ISE tests/cli/ckpt_edit.py "$M" "$@"

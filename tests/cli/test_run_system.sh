@@ -5,8 +5,7 @@
 #         no io_uring, calls that are interrupted, stops and continues, on file
 #         systems of other kinds, in a small cgroup. What a tool or a right is
 #         missing for is skipped.
-S=${BUILD:-build}/sluice
-D=$(mktemp -d) || exit 1
+. tests/tap.sh
 R= G= # a folder in memory, a cgroup
 cleanup() {
     rm -rf "$D" ${R:+"$R"}
@@ -14,17 +13,6 @@ cleanup() {
 }
 trap cleanup EXIT
 chmod 755 "$D"
-n=0
-verdict() { # status name
-    n=$((n + 1))
-    [ "$1" -eq 0 ] && echo "ok $n - $2" && return
-    sed 's/^/# /' "$D/out" "$D/err"
-    echo "not ok $n - $2"
-}
-skip() { # name why
-    n=$((n + 1))
-    echo "ok $n - $1 # SKIP $2"
-}
 sanitized=$(grep -o 'fsanitize=[a-z]*' "${BUILD:-build}/flags")
 has() {
     command -v "$1" > /dev/null 2>&1

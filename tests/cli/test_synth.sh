@@ -3,14 +3,7 @@
 #         sentence and the right exit status.
 # Method  tiny checkpoints in a temporary folder; a write that is cut short by
 #         a file size limit stands for a full disk.
-S=${BUILD:-build}/sluice
-D=$(mktemp -d) || exit 1
-trap 'rm -rf "$D"' EXIT
-n=0
-verdict() { # status name
-    n=$((n + 1))
-    [ "$1" -eq 0 ] && echo "ok $n - $2" || echo "not ok $n - $2"
-}
+. tests/tap.sh
 # works NAME LINES command...: exit 0, nothing on stdout, LINES on stderr
 works() {
     name=$1 lines=$2

@@ -3,10 +3,8 @@
 #         status.
 # Method  a folder with the 256 single bytes, "hi" and K3's special tokens, and
 #         nothing else; with the released vocabulary where it is.
-S=${BUILD:-build}/sluice
+. tests/tap.sh
 REAL=../shared/data/kimi-k3
-D=$(mktemp -d) || exit 1
-trap 'rm -rf "$D"' EXIT
 python3 - "$D" << 'PY'
 import base64, json, sys
 d = sys.argv[1]
@@ -20,11 +18,6 @@ with open(d + "/tokenizer_config.json", "w") as f:
                {str(i): {"content": s} for i, s in names.items()}}, f)
 PY
 
-n=0
-verdict() { # status name
-    n=$((n + 1))
-    [ "$1" -eq 0 ] && echo "ok $n - $2" || echo "not ok $n - $2"
-}
 # gives NAME WANT command...: stdout is WANT, exit 0, stderr empty
 gives() {
     name=$1 want=$2

@@ -2,17 +2,8 @@
 # Goal    sluice verify tells everything that is wrong with a folder, a line
 #         each with file and tensor, and exits 1; else it exits 0.
 # Method  a tiny checkpoint, spoilt in one way after the other.
-S=${BUILD:-build}/sluice
-D=$(mktemp -d) || exit 1
-trap 'rm -rf "$D"' EXIT
+. tests/tap.sh
 M=$D/m
-n=0
-verdict() { # status name
-    n=$((n + 1))
-    [ "$1" -eq 0 ] && echo "ok $n - $2" && return
-    sed 's/^/# /' "$D/out" "$D/err"
-    echo "not ok $n - $2"
-}
 fresh() {
     rm -rf "$M" && cp -r "$D/tiny" "$M"
 }

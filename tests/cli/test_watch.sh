@@ -6,14 +6,7 @@
 #         the report's counts; the timeline's slices are added up and must give
 #         the report's bytes and waits. A run that is killed leaves a trace that
 #         is good up to its last pass.
-S=${BUILD:-build}/sluice
-D=$(mktemp -d) || exit 1
-trap 'rm -rf "$D"' EXIT
-n=0
-verdict() { # status name
-    n=$((n + 1))
-    [ "$1" -eq 0 ] && echo "ok $n - $2" || echo "not ok $n - $2"
-}
+. tests/tap.sh
 "$S" synth "$D/m" --preset tiny > "$D/out" 2>&1 || exit 1
 IDS=5,9,2,44,17,3,8,90,21,6,7
 

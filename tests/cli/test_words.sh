@@ -4,14 +4,7 @@
 # Method  every --help measured; a run on a pseudo-terminal, whose line-erasing
 #         sequences must not follow the text; runs with nothing to do, with a
 #         report that cannot be written, with names that are not known.
-S=${BUILD:-build}/sluice
-D=$(mktemp -d) || exit 1
-trap 'rm -rf "$D"' EXIT
-n=0
-verdict() { # status name
-    n=$((n + 1))
-    [ "$1" -eq 0 ] && echo "ok $n - $2" || echo "not ok $n - $2"
-}
+. tests/tap.sh
 "$S" synth "$D/m" --preset tiny > "$D/out" 2>&1 || exit 1
 
 s=0
