@@ -17,7 +17,6 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <inttypes.h>
-#include <liburing.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bench/bare.h"
 #include "bench/bench.h"
 #include "bin/opt.h"
 #include "io/arena.h"
@@ -64,7 +64,7 @@ struct bench {
     const char *model;
     uint64_t rounds, threads, memory_bytes;
     struct arena *arena;
-    struct io_uring ring;
+    struct bare bare;
     int fd;
     uint64_t file_bytes;
     struct k3 *compute, *pass;
@@ -95,40 +95,22 @@ static void end(struct cost *c)
     c->user_s += seconds_of(u.ru_utime);
 }
 
+static uint64_t chunk_at(const void *arg, uint64_t n)
+{
+    const struct bench *b = arg;
+    return n % (b->file_bytes / chunk_bytes) * chunk_bytes;
+}
+
 /* DEPTH chunks in flight, one after the other through the file, into a small
  * ring of frames. */
 static int run_bare(struct bench *b, bool registered, struct cost *c)
 {
-    uint64_t pushed = 0, done = 0, chunks = b->file_bytes / chunk_bytes;
-    char *area = arena_base(b->arena);
-    int64_t until = io_now_ns() + BARE_MS * INT64_C(1000000);
     begin(c);
-    while (done < pushed || io_now_ns() < until) {
-        while (pushed - done < DEPTH && io_now_ns() < until) {
-            struct io_uring_sqe *sqe = io_uring_get_sqe(&b->ring);
-            char *to = area + pushed * chunk_bytes % area_bytes;
-            uint64_t at = pushed % chunks * chunk_bytes;
-            if (registered)
-                io_uring_prep_read_fixed(sqe, b->fd, to, (unsigned)chunk_bytes,
-                                         at, 0);
-            else
-                io_uring_prep_read(sqe, b->fd, to, (unsigned)chunk_bytes, at);
-            pushed++;
-        }
-        int err = io_uring_submit_and_wait(&b->ring, done < pushed);
-        if (err < 0 && err != -EINTR)
-            return err;
-        struct io_uring_cqe *cqe;
-        while (io_uring_peek_cqe(&b->ring, &cqe) == 0) {
-            if (cqe->res != (int)chunk_bytes)
-                return cqe->res < 0 ? cqe->res : -EIO;
-            io_uring_cqe_seen(&b->ring, cqe);
-            done++;
-        }
-    }
+    int64_t bytes = bare_run(&b->bare, chunk_bytes, DEPTH, registered, chunk_at,
+                             b, io_now_ns() + BARE_MS * INT64_C(1000000));
     end(c);
-    c->bytes = (double)(done * chunk_bytes);
-    return 0;
+    c->bytes = (double)bytes;
+    return bytes < 0 ? (int)bytes : 0;
 }
 
 static int run_pass(struct k3 *k, uint32_t *position, struct cost *c,
@@ -165,12 +147,9 @@ static int set_up(struct bench *b, struct why *why)
     b->file_bytes = (uint64_t)st.st_size;
     int err = arena_open(&b->arena, area_bytes);
     if (!err)
-        err = io_uring_queue_init(DEPTH, &b->ring,
-                                  IORING_SETUP_SINGLE_ISSUER |
-                                      IORING_SETUP_DEFER_TASKRUN);
-    if (!err)
-        err = io_uring_register_buffers(
-            &b->ring, &(struct iovec){ arena_base(b->arena), area_bytes }, 1);
+        err = bare_open(&b->bare, b->fd, arena_base(b->arena), area_bytes);
+    if (!err && !b->bare.registered)
+        err = -ENOMEM;
     if (err)
         return why_set(why, err, "the bare ring: %s", strerror(-err));
     struct k3_options o = { .memory_bytes = b->memory_bytes, .rows = 1,
@@ -305,6 +284,7 @@ int main(int argc, char **argv)
     }
     if (!err)
         err = report(&b);
+    bare_close(&b.bare);
     k3_close(b.compute);
     k3_close(b.pass);
     return err;

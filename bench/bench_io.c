@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <liburing.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,19 +22,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bench/bare.h"
 #include "bench/bench.h"
 #include "bin/opt.h"
 #include "io/method.h"
 #include "io/reader.h"
 
 #define OBJECT_BYTES  ((uint64_t)17 << 20)
+#define AREA_BYTES    ((uint64_t)256 << 20)
 #define OBJECTS_MAX   4096u
 #define ROUNDS_MAX    64u
 #define ROUNDS_LEAST  5u
 #define TRIES         3u /* rounds run, at most, per round wanted */
 #define DISTURBED     1.15
-#define DEPTH_MAX     128u
-#define PIECE_BYTES   ((size_t)1 << 30)
 
 enum arm_id {
     ARM_BARE,
@@ -68,8 +67,7 @@ struct bench {
     struct arena *arena;
     char    *small_pages; /* area_bytes of 4 KiB pages */
     struct reader *reader[2]; /* io_uring, threads; both with the arena */
-    struct io_uring ring;
-    bool     ring_open, ring_buffers;
+    struct bare bare;
     struct leg leg[ROUNDS_MAX][ARMS];
     double   ratio[ROUNDS_MAX][ARMS];
 };
@@ -83,8 +81,9 @@ static int64_t cpu_ns(void)
 }
 
 /* Where chunk number n of the sequence that all arms read is in the file. */
-static uint64_t chunk_at(const struct bench *b, uint64_t n)
+static uint64_t chunk_at(const void *arg, uint64_t n)
 {
+    const struct bench *b = arg;
     uint64_t per_object = OBJECT_BYTES / b->chunk_bytes;
     return b->object[n / per_object % b->objects] +
            n % per_object * b->chunk_bytes;
@@ -98,39 +97,6 @@ static char *target_of(const struct bench *b, char *area, uint64_t n)
 
 /* Each arm reads until `until_ns`, waits for what is in flight, and returns the
  * bytes, or a negative errno. */
-static int64_t run_bare(struct bench *b, int64_t until_ns)
-{
-    uint64_t pushed = 0, done = 0;
-    uint64_t depth = b->flight_bytes / b->chunk_bytes;
-    char *area = arena_base(b->arena);
-    while (done < pushed || io_now_ns() < until_ns) {
-        while (pushed - done < depth && io_now_ns() < until_ns) {
-            struct io_uring_sqe *sqe = io_uring_get_sqe(&b->ring);
-            char *to = target_of(b, area, pushed);
-            unsigned len = (unsigned)b->chunk_bytes;
-            if (b->ring_buffers)
-                io_uring_prep_read_fixed(sqe, 0, to, len, chunk_at(b, pushed),
-                                         (int)((size_t)(to - area) /
-                                               PIECE_BYTES));
-            else
-                io_uring_prep_read(sqe, 0, to, len, chunk_at(b, pushed));
-            io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
-            pushed++;
-        }
-        int err = io_uring_submit_and_wait(&b->ring, done < pushed);
-        if (err < 0 && err != -EINTR)
-            return err;
-        struct io_uring_cqe *cqe;
-        while (io_uring_peek_cqe(&b->ring, &cqe) == 0) {
-            if (cqe->res != (int)b->chunk_bytes)
-                return cqe->res < 0 ? cqe->res : -EIO;
-            io_uring_cqe_seen(&b->ring, cqe);
-            done++;
-        }
-    }
-    return (int64_t)(done * b->chunk_bytes);
-}
-
 static int64_t run_reader(struct bench *b, struct reader *r, char *area,
                           int64_t until_ns)
 {
@@ -202,7 +168,9 @@ static int run_leg(struct bench *b, enum arm_id arm, struct leg *leg)
     int64_t until = begin + (int64_t)b->leg_ms * 1000000;
     switch (arm) {
     case ARM_BARE:
-        bytes = run_bare(b, until);
+        bytes = bare_run(&b->bare, b->chunk_bytes,
+                         b->flight_bytes / b->chunk_bytes, b->bare.registered,
+                         chunk_at, b, until);
         break;
     case ARM_READER:
         bytes = run_reader(b, b->reader[0], arena_base(b->arena), until);
@@ -265,26 +233,6 @@ static int run_round(struct bench *b, uint32_t round, bool *disturbed)
     return 0;
 }
 
-static int setup_ring(struct bench *b)
-{
-    struct iovec iov[64];
-    uint32_t n = 0;
-    unsigned flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN;
-    int err = io_uring_queue_init(DEPTH_MAX, &b->ring, flags);
-    if (err == -EINVAL)
-        err = io_uring_queue_init(DEPTH_MAX, &b->ring, 0);
-    if (err < 0)
-        return err;
-    b->ring_open = true;
-    for (uint64_t at = 0; at < b->area_bytes; at += PIECE_BYTES, n++) {
-        iov[n].iov_base = (char *)arena_base(b->arena) + at;
-        iov[n].iov_len = b->area_bytes - at < PIECE_BYTES ? b->area_bytes - at
-                                                          : PIECE_BYTES;
-    }
-    b->ring_buffers = io_uring_register_buffers(&b->ring, iov, n) == 0;
-    return io_uring_register_files(&b->ring, &b->direct_fd, 1);
-}
-
 static int setup_reader(struct bench *b, const char *method,
                         struct reader **out)
 {
@@ -329,8 +277,8 @@ static void pick_objects(struct bench *b)
 
 static int setup(struct bench *b)
 {
-    b->area_bytes = (uint64_t)256 << 20;
     b->chunk_bytes = b->chunk_kib << 10;
+    b->area_bytes = AREA_BYTES / b->chunk_bytes * b->chunk_bytes;
     b->flight_bytes = b->flight_kib << 10;
     pick_objects(b);
     int err = arena_open(&b->arena, b->area_bytes);
@@ -345,19 +293,19 @@ static int setup(struct bench *b)
         err = setup_reader(b, "pread", &b->reader[1]);
     if (err == 0 && b->flight_bytes == 0)
         b->flight_bytes = reader_in_flight_budget(b->reader[0], 0);
-    if (err == 0 && b->flight_bytes / b->chunk_bytes > DEPTH_MAX)
-        b->flight_bytes = DEPTH_MAX * b->chunk_bytes;
+    if (err == 0 && b->flight_bytes / b->chunk_bytes > BARE_DEPTH_MAX)
+        b->flight_bytes = BARE_DEPTH_MAX * b->chunk_bytes;
     if (err == 0 && b->flight_bytes < b->chunk_bytes)
         b->flight_bytes = b->chunk_bytes;
-    return err < 0 ? err : setup_ring(b);
+    return err < 0 ? err : bare_open(&b->bare, b->direct_fd,
+                                     arena_base(b->arena), b->area_bytes);
 }
 
 static void teardown(struct bench *b)
 {
     reader_close(b->reader[0]);
     reader_close(b->reader[1]);
-    if (b->ring_open)
-        io_uring_queue_exit(&b->ring);
+    bare_close(&b->bare);
     arena_close(b->arena);
 }
 
