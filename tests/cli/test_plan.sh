@@ -52,7 +52,7 @@ mkdir "$D/config" && cp $MODEL/config.json "$D/config"
 "$S" plan "$D/config" --json > "$D/floor.json"
 verdict $? "plans at the floor when no memory is given"
 floor=$(field "$D/floor.json" floor_bytes)
-[ "$floor" = "$(field "$D/floor.json" budget_bytes)" ]
+[ -n "$floor" ] && [ "$floor" = "$(field "$D/floor.json" budget_bytes)" ]
 verdict $? "the budget is then the floor"
 as_run "a run at the floor" "$("$S" plan "$D/config" --json -t 2 |
     sed -n 's/^ "floor_bytes": \([0-9]*\),/\1/p')"
