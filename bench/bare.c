@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "io/clock.h"
 #include "io/method.h"
 
 #define PIECE_BYTES ((uint64_t)1 << 30) /* the kernel's most for a buffer */
@@ -42,8 +43,8 @@ int64_t bare_run(struct bare *b, uint64_t chunk_bytes, uint64_t depth,
 {
     uint64_t pushed = 0, done = 0;
     unsigned len = (unsigned)chunk_bytes;
-    while (done < pushed || io_now_ns() < until_ns) {
-        while (pushed - done < depth && io_now_ns() < until_ns) {
+    while (done < pushed || clock_ns() < until_ns) {
+        while (pushed - done < depth && clock_ns() < until_ns) {
             struct io_uring_sqe *sqe = io_uring_get_sqe(&b->ring);
             uint64_t to = pushed * chunk_bytes % b->area_bytes;
             if (registered)

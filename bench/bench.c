@@ -24,8 +24,8 @@ struct bench_spread bench_spread(const double *values, size_t count)
     }
     memcpy(sorted, values, count * sizeof *sorted);
     qsort(sorted, count, sizeof *sorted, ascending);
-    s.least = sorted[0];
-    s.most = sorted[count - 1];
+    s.min = sorted[0];
+    s.max = sorted[count - 1];
     s.median = count % 2 ? sorted[count / 2]
                          : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
     free(sorted);
@@ -83,13 +83,13 @@ int bench_model(const struct synth_options *o)
     char index[4096];
     struct stat st;
     struct synth_facts facts;
-    struct why why = { 0 };
+    struct error error = { 0 };
     snprintf(index, sizeof index, "%s/model.safetensors.index.json", o->dir);
     if (!stat(index, &st))
         return 0;
     fprintf(stderr, "bench: writing %s, once\n", o->dir);
-    if (!synth_write(o, &facts, &why))
+    if (!synth_write(o, &facts, &error))
         return 0;
-    fprintf(stderr, "bench: %s\n", why.text);
+    fprintf(stderr, "bench: %s\n", error.text);
     return 1;
 }

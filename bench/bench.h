@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "model/synth.h"
+#include "model/tools/synth.h"
 
 struct bench_spread {
-    double least, median, most;
+    double min, median, max;
 };
 struct bench_spread bench_spread(const double *values, size_t count);
 

@@ -16,13 +16,12 @@
 #include <string.h>
 
 #include "bench/bench.h"
-#include "bin/opt.h"
-#include "compute/kern.h"
-#include "model/batch.h"
-#include "model/generate.h"
-#include "model/machine.h"
+#include "bin/cli/opt.h"
+#include "model/decode/batch.h"
+#include "model/decode/generate.h"
+#include "model/sim/machine.h"
 
-enum { LIST_MAX = 16, ROUNDS_MAX = 32, PROMPT_MOST = 256 };
+enum { LIST_MAX = 16, ROUNDS_MAX = 32, PROMPT_MAX = 256 };
 static const double raw_share = 0.55;
 
 struct bench {
@@ -75,7 +74,8 @@ static struct k3_options options(const struct bench *b, double budget,
 {
     return (struct k3_options){
         .memory_bytes = (uint64_t)budget, .threads = (uint32_t)b->threads,
-        .context = 512, .paced = drive, .paced_count = 1, .prefetch = "none" };
+        .context = 512, .paced = drive, .paced_count = 1, .prefetch = "none",
+        .realtime = true };
 }
 
 static struct paced_drive drive_of(double gbps)
@@ -90,7 +90,8 @@ static void fill(struct sample *s, const struct k3_totals *t, double ids,
     double waited = (double)(t->wait_trunk_ns + t->wait_expert_ns) / 1e9;
     double seconds = (double)t->ns / 1e9, n = (double)t->passes;
     s->bytes = (double)(t->trunk_bytes + t->embed_bytes + t->demand_bytes +
-                        t->guess_bytes + t->wasted_bytes) / n;
+                        t->prefetch_bytes + t->wasted_bytes) /
+               n;
     s->passes = n;
     s->pass_s = seconds / n;
     s->io_s = s->bytes / (gbps * 1e9);
@@ -105,18 +106,18 @@ static double ideal(const struct sample *s)
     return (s->io_s > s->compute_s ? s->io_s : s->compute_s) / s->pass_s;
 }
 
-static int failed(const struct why *why)
+static int failed(const struct error *error)
 {
-    fprintf(stderr, "bench: %s\n", why->text);
+    fprintf(stderr, "bench: %s\n", error->text);
     return 1;
 }
 
-static void least(double *budget, const char *model, struct k3_options *o)
+static void min(double *budget, const char *model, struct k3_options *o)
 {
     struct plan plan;
-    struct why why = { 0 };
+    struct error error = { 0 };
     o->memory_bytes = 1;
-    k3_plan(&plan, model, o, &why);
+    k3_plan(&plan, model, o, &error);
     *budget = (double)plan.floor_bytes + (4 << 20);
 }
 
@@ -124,28 +125,28 @@ static void least(double *budget, const char *model, struct k3_options *o)
 
 struct crowd {
     uint32_t *ids; /* [sequences][most + 1] */
-    uint32_t handed, sequences, most;
+    uint32_t handed, sequences, max;
 };
 
-static int crowd_next(void *arg, bool wait, struct batch_request *out)
+static bool crowd_next(void *arg, struct batch_request *out)
 {
     struct crowd *c = arg;
-    (void)wait;
     if (c->handed == c->sequences)
-        return BATCH_OVER;
-    uint32_t *ids = c->ids + (size_t)c->handed * (c->most + 1);
+        return false;
+    uint32_t *ids = c->ids + (size_t)c->handed * (c->max + 1);
     ids[0] = c->handed * 37 + 5;
-    *out = (struct batch_request){ .tag = c->handed++, .ids = ids,
-                                   .prompt_count = 1, .most = c->most,
+    *out = (struct batch_request){ .tag = c->handed++,
+                                   .ids = ids,
+                                   .prompt_count = 1,
+                                   .max = c->max,
                                    .ignore_end = true };
-    return BATCH_TAKEN;
+    return true;
 }
 
-static int crowd_finished(void *arg, uint64_t tag, uint32_t count,
-                          enum batch_reason reason)
+static void crowd_finished(void *arg, uint64_t tag, uint32_t count,
+                           enum batch_reason reason)
 {
     (void)arg, (void)tag, (void)count, (void)reason;
-    return 0;
 }
 
 static int measure_batch(const struct bench *b, double budget, uint32_t n,
@@ -153,26 +154,32 @@ static int measure_batch(const struct bench *b, double budget, uint32_t n,
 {
     struct paced_drive drive = drive_of(b->gbps);
     struct k3_options o = options(b, budget, &drive);
-    struct crowd c = { .sequences = n, .most = (uint32_t)b->ids + 1 };
-    struct batch_counts counts;
+    struct crowd c = { .sequences = n, .max = (uint32_t)b->ids + 1 };
+    struct batch *batch = NULL;
     struct k3_facts facts;
-    struct why why = { 0 };
+    struct error error = { 0 };
     struct k3 *k;
     o.sequences = o.rows = o.logits = n;
-    c.ids = calloc(n, (c.most + 1) * sizeof *c.ids);
+    c.ids = calloc(n, (c.max + 1) * sizeof *c.ids);
     struct batch_options bo = { .sequences = n, .next = crowd_next,
                                 .finished = crowd_finished, .arg = &c };
-    int err = c.ids ? k3_open(&k, b->model, &o, &why) : -1;
+    int err = c.ids ? k3_open(&k, b->model, &o, &error) : -1;
     if (!err)
-        err = batch_run(k, &bo, &counts, &why);
+        err = batch_open(&batch, k, &bo, &error);
+    for (int step = !err; step > 0;) {
+        step = batch_step(batch, &error);
+        err = step < 0 ? step : 0;
+    }
     if (!err) {
         k3_facts(k, &facts);
-        fill(s, &facts.totals[K3_DECODE], (double)counts.decode_ids, b->gbps);
+        fill(s, &facts.totals[K3_DECODE],
+             (double)batch_counts(batch)->decode_ids, b->gbps);
     }
+    batch_close(batch);
     if (c.ids)
         k3_close(k);
     free(c.ids);
-    return err ? failed(&why) : 0;
+    return err ? failed(&error) : 0;
 }
 
 static double median(const struct sample *s, uint64_t n, size_t offset)
@@ -238,40 +245,40 @@ static int bench_sequences(struct bench *b)
 
 /* ---- drafts and prefill ---- */
 
-static int measure_run(const struct bench *b, const char *model,
-                       double budget, uint32_t prompt, uint32_t most,
-                       bool drafts, double gbps, enum k3_phase phase,
-                       struct sample *s)
+static int measure_run(const struct bench *b, const char *model, double budget,
+                       uint32_t prompt, uint32_t max, bool drafts, double gbps,
+                       enum k3_phase phase, struct sample *s)
 {
     struct paced_drive drive = drive_of(gbps);
     struct k3_options o = options(b, budget, &drive);
-    uint32_t ids[PROMPT_MOST], out[512];
+    uint32_t ids[PROMPT_MAX], out[512];
     struct generate_result result = { .ids = out };
     struct k3_facts facts;
-    struct why why = { 0 };
+    struct error error = { 0 };
     struct k3 *k;
     for (uint32_t i = 0; i < prompt; i++)
         ids[i] = (i * 7919 + 11) % 1000;
     o.rows = prompt < 16 ? 16 : prompt;
     o.logits = 1;
-    o.drafts = DRAFT_AUTO_MOST;
+    o.drafts = DRAFT_AUTO_MAX;
     o.policy = "none";
-    struct generate_options g = { .prompt = ids, .prompt_count = prompt,
-                                  .most = most, .ignore_end = true };
+    struct generate_options g = {
+        .prompt = ids, .prompt_count = prompt, .max = max, .ignore_end = true
+    };
     if (drafts)
-        g.draft = (struct draft_options){ DRAFT_AUTO_MOST, true };
-    int err = k3_open(&k, model, &o, &why);
+        g.draft = (struct draft_options){ DRAFT_AUTO_MAX, true };
+    int err = k3_open(&k, model, &o, &error);
     if (!err)
-        err = generate(k, &g, &result, &why);
+        err = generate(k, &g, &result, &error);
     if (!err) {
         k3_facts(k, &facts);
-        fill(s, &facts.totals[phase], phase == K3_DECODE ? most - 1 : prompt,
+        fill(s, &facts.totals[phase], phase == K3_DECODE ? max - 1 : prompt,
              gbps);
         s->drafted = (double)result.drafted;
         s->accepted = (double)result.accepted;
     }
     k3_close(k);
-    return err ? failed(&why) : 0;
+    return err ? failed(&error) : 0;
 }
 
 static int small_model(const struct bench *b, const char *kind, uint32_t echo,
@@ -289,7 +296,7 @@ static int bench_drafts(struct bench *b)
     static const char *const memory[] = { "streamed", "resident" };
     char path[2][4096];
     double gbps = 0.25; /* a second a pass */
-    uint32_t most = 48;
+    uint32_t max = 48;
     json_t *array = json_array();
     if (small_model(b, "random", 0, path[0]) ||
         small_model(b, "echo", 8, path[1]))
@@ -302,12 +309,12 @@ static int bench_drafts(struct bench *b)
             o.paced_count = 0;
             o.rows = 1;
             if (!resident) {
-                least(&budget, path[kind], &o);
+                min(&budget, path[kind], &o);
                 budget += 48 << 20; /* room for drafts, not for the trunk */
             }
             fprintf(stderr, "\rround %" PRIu64 " drafts %d ", r + 1, i + 1);
-            if (measure_run(b, path[kind], budget, 3, most, on, gbps,
-                            K3_DECODE, &s[kind][resident][on][r]))
+            if (measure_run(b, path[kind], budget, 3, max, on, gbps, K3_DECODE,
+                            &s[kind][resident][on][r]))
                 return 1;
         }
     fputc('\n', stderr);
@@ -321,18 +328,18 @@ static int bench_drafts(struct bench *b)
                 times[r] = on[r].ids_per_s / off[r].ids_per_s;
             struct bench_spread t = bench_spread(times, b->rounds);
             printf("%-7s %-9s %9.3f %11.3f %8.3f %8.0f %8.0f %6.0f  %5.3f "
-                   "[%.3f %.3f]\n", kinds[kind], memory[m],
-                   MEDIAN(off, b->rounds, ids_per_s),
+                   "[%.3f %.3f]\n",
+                   kinds[kind], memory[m], MEDIAN(off, b->rounds, ids_per_s),
                    MEDIAN(on, b->rounds, ids_per_s),
                    MEDIAN(on, b->rounds, bytes) / 1e9,
                    MEDIAN(on, b->rounds, drafted),
                    MEDIAN(on, b->rounds, accepted),
-                   MEDIAN(on, b->rounds, passes), t.median, t.least, t.most);
-            json_array_append_new(
-                array, json_pack("{s:s, s:s, s:f, s:f, s:f}", "text",
-                                 kinds[kind], "trunk", memory[m], "speedup",
-                                 t.median, "speedup_min", t.least,
-                                 "speedup_max", t.most));
+                   MEDIAN(on, b->rounds, passes), t.median, t.min, t.max);
+            json_array_append_new(array,
+                                  json_pack("{s:s, s:s, s:f, s:f, s:f}", "text",
+                                            kinds[kind], "trunk", memory[m],
+                                            "speedup", t.median, "speedup_min",
+                                            t.min, "speedup_max", t.max));
         }
     return bench_json("batch_drafts", array);
 }
@@ -363,7 +370,7 @@ static int bench_prefill(struct bench *b)
         bool large = i >= POINTS / 2;
         p[i].model = large ? b->model : small;
         p[i].gbps = large ? 0.5 : 0.25;
-        least(&p[i].budget, p[i].model, &o);
+        min(&p[i].budget, p[i].model, &o);
         p[i].budget += large ? 2e9 + (i - 3) * 3.2e9 : i * (double)(24 << 20);
     }
     for (uint64_t r = 0; r < b->rounds; r++)
@@ -383,10 +390,11 @@ static int bench_prefill(struct bench *b)
             times[r] = 1 / ideal(&s[r]);
         struct bench_spread t = bench_spread(times, b->rounds);
         printf("%15.3f %7.0f %8.3f %7.2f %6.2f %7.2f %6.1f %11.3f "
-               "[%.3f %.3f]\n", p[i].budget / 1e9, MEDIAN(s, b->rounds, passes),
+               "[%.3f %.3f]\n",
+               p[i].budget / 1e9, MEDIAN(s, b->rounds, passes),
                MEDIAN(s, b->rounds, bytes) / 1e9, MEDIAN(s, b->rounds, pass_s),
                MEDIAN(s, b->rounds, io_s), MEDIAN(s, b->rounds, compute_s),
-               100 * MEDIAN(s, b->rounds, idle), t.median, t.least, t.most);
+               100 * MEDIAN(s, b->rounds, idle), t.median, t.min, t.max);
         json_array_append_new(
             array, json_pack("{s:f, s:f, s:f, s:f, s:f}", "budget_bytes",
                              p[i].budget, "device_gbps", p[i].gbps,
@@ -400,18 +408,17 @@ static int bench_prefill(struct bench *b)
 static int prepare(struct bench *b)
 {
     struct forecast_machine m = { 0 };
-    struct why why = { 0 };
+    struct error error = { 0 };
     struct k3_options o = options(b, 1, NULL);
     if (bench_model(&(struct synth_options){ .dir = b->model,
                                              .preset = "bench" }))
         return 1;
-    kern_init(ISA_COUNT - 1);
     if (b->gbps <= 0) {
-        if (machine_drives(&m, b->model, "auto", &why))
-            return failed(&why);
-        b->gbps = raw_share * m.drive_bytes / 1e9;
-        printf("drive: %.2f GB/s, simulated %.2f GB/s\n", m.drive_bytes / 1e9,
-               b->gbps);
+        if (machine_drives(&m, b->model, NULL, "auto", &error))
+            return failed(&error);
+        b->gbps = raw_share * machine_bytes_per_s(&m) / 1e9;
+        printf("drive: %.2f GB/s, simulated %.2f GB/s\n",
+               machine_bytes_per_s(&m) / 1e9, b->gbps);
     }
     if (!b->sequence_count)
         take_sequences(b, "1,2,4,8,16,32,64");
@@ -420,7 +427,7 @@ static int prepare(struct bench *b)
         o.paced_count = 0;
         o.sequences = o.rows = o.logits =
             (uint32_t)b->sequences[b->sequence_count - 1];
-        least(&first, b->model, &o);
+        min(&first, b->model, &o);
         b->budgets[b->budget_count++] = first;
         b->budgets[b->budget_count++] = first + 3e9;
         b->budgets[b->budget_count++] = first + 6.5e9;

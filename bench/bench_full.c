@@ -26,10 +26,11 @@
 
 #include "bench/bare.h"
 #include "bench/bench.h"
-#include "bin/opt.h"
+#include "bin/cli/opt.h"
 #include "io/arena.h"
+#include "io/clock.h"
 #include "io/method.h"
-#include "model/k3.h"
+#include "model/k3/k3.h"
 
 enum { ROUNDS_MAX = 32, DEPTH = 8, BARE_MS = 3000 };
 enum arm { ARM_BARE, ARM_PLAIN, ARM_COMPUTE, ARM_PASS, ARMS };
@@ -49,9 +50,9 @@ ssize_t pread(int fd, void *target, size_t bytes, off_t offset)
 
 /* Before the first read into a frame: what came with it would stay there and
  * be taken for the weights of another tile. */
-static int stop_reading(void *arg, const struct k3 *k, struct why *why)
+static int stop_reading(void *arg, const struct k3 *k, struct error *error)
 {
-    (void)arg, (void)k, (void)why;
+    (void)arg, (void)k, (void)error;
     atomic_store(&unread, true);
     return 0;
 }
@@ -81,7 +82,7 @@ static void begin(struct cost *c)
 {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
-    *c = (struct cost){ .seconds = -(double)io_now_ns() / 1e9,
+    *c = (struct cost){ .seconds = -(double)clock_ns() / 1e9,
                         .system_s = -seconds_of(u.ru_stime),
                         .user_s = -seconds_of(u.ru_utime) };
 }
@@ -90,7 +91,7 @@ static void end(struct cost *c)
 {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
-    c->seconds += (double)io_now_ns() / 1e9;
+    c->seconds += (double)clock_ns() / 1e9;
     c->system_s += seconds_of(u.ru_stime);
     c->user_s += seconds_of(u.ru_utime);
 }
@@ -107,21 +108,21 @@ static int run_bare(struct bench *b, bool registered, struct cost *c)
 {
     begin(c);
     int64_t bytes = bare_run(&b->bare, chunk_bytes, DEPTH, registered, chunk_at,
-                             b, io_now_ns() + BARE_MS * INT64_C(1000000));
+                             b, clock_ns() + BARE_MS * INT64_C(1000000));
     end(c);
     c->bytes = (double)bytes;
     return bytes < 0 ? (int)bytes : 0;
 }
 
 static int run_pass(struct k3 *k, uint32_t *position, struct cost *c,
-                    struct why *why)
+                    struct error *error)
 {
     struct k3_row row = { .position = *position, .id = 1 + *position % 1000,
                           .logits = true, .phase = K3_DECODE };
     struct k3_facts before, after;
     k3_facts(k, &before);
     begin(c);
-    int err = k3_pass(k, &row, 1, why);
+    int err = k3_pass(k, &row, 1, error);
     end(c);
     k3_facts(k, &after);
     const struct k3_totals *a = &before.totals[K3_DECODE],
@@ -132,18 +133,18 @@ static int run_pass(struct k3 *k, uint32_t *position, struct cost *c,
     return err;
 }
 
-static int set_up(struct bench *b, struct why *why)
+static int set_up(struct bench *b, struct error *error)
 {
     char pattern[4096];
     glob_t files;
     struct stat st;
     snprintf(pattern, sizeof pattern, "%s/*.safetensors", b->model);
     if (glob(pattern, 0, NULL, &files))
-        return why_set(why, -ENOENT, "%s: no shards", b->model);
+        return error_set(error, -ENOENT, "%s: no shards", b->model);
     b->fd = open(files.gl_pathv[0], O_RDONLY | O_CLOEXEC | O_DIRECT);
     globfree(&files);
     if (b->fd < 0 || fstat(b->fd, &st))
-        return why_set(why, -errno, "%s: %s", b->model, strerror(errno));
+        return error_set(error, -errno, "%s: %s", b->model, strerror(errno));
     b->file_bytes = (uint64_t)st.st_size;
     int err = arena_open(&b->arena, area_bytes);
     if (!err)
@@ -151,46 +152,47 @@ static int set_up(struct bench *b, struct why *why)
     if (!err && !b->bare.registered)
         err = -ENOMEM;
     if (err)
-        return why_set(why, err, "the bare ring: %s", strerror(-err));
+        return error_set(error, err, "the bare ring: %s", strerror(-err));
     struct k3_options o = { .memory_bytes = b->memory_bytes, .rows = 1,
+                            .realtime = true,
                             .threads = (uint32_t)b->threads, .logits = 1,
                             .policy = "none", .prefetch = "none" };
     if (!o.memory_bytes) {
         struct plan plan;
-        struct why below;
+        struct error below;
         o.memory_bytes = 1;
         k3_plan(&plan, b->model, &o, &below);
         o.memory_bytes = plan.floor_bytes + (1 << 20); /* threads */
     }
-    err = k3_open(&b->pass, b->model, &o, why);
+    err = k3_open(&b->pass, b->model, &o, error);
     o.io = "pread";
     o.planned = stop_reading;
     if (!err)
-        err = k3_open(&b->compute, b->model, &o, why);
+        err = k3_open(&b->compute, b->model, &o, error);
     if (err)
         return err;
-    k3_allow(b->pass, b->rounds + 2);
-    k3_allow(b->compute, b->rounds + 2);
+    k3_set_readahead(b->pass, b->rounds + 2);
+    k3_set_readahead(b->compute, b->rounds + 2);
     return 0;
 }
 
-static int run_rounds(struct bench *b, struct why *why)
+static int run_rounds(struct bench *b, struct error *error)
 {
     struct cost warm;
-    int err = run_pass(b->compute, &b->position[0], &warm, why);
+    int err = run_pass(b->compute, &b->position[0], &warm, error);
     if (!err)
-        err = run_pass(b->pass, &b->position[1], &warm, why);
+        err = run_pass(b->pass, &b->position[1], &warm, error);
     for (uint64_t r = 0; r < b->rounds && !err; r++)
         for (uint64_t i = 0; i < ARMS && !err; i++) {
             uint64_t arm = r % 2 ? ARMS - 1 - i : i;
             struct cost *c = &b->cost[arm][r];
             fprintf(stderr, "\rround %" PRIu64 " arm %" PRIu64 " ", r + 1, i);
             if (arm == ARM_COMPUTE)
-                err = run_pass(b->compute, &b->position[0], c, why);
+                err = run_pass(b->compute, &b->position[0], c, error);
             else if (arm == ARM_PASS)
-                err = run_pass(b->pass, &b->position[1], c, why);
+                err = run_pass(b->pass, &b->position[1], c, error);
             else if ((err = run_bare(b, arm == ARM_BARE, c)))
-                why_set(why, err, "the bare ring: %s", strerror(-err));
+                error_set(error, err, "the bare ring: %s", strerror(-err));
         }
     fputc('\n', stderr);
     return err;
@@ -243,8 +245,8 @@ static int report(const struct bench *b)
            cores, b->rounds);
     for (int i = 0; i < LINES; i++) {
         struct bench_spread s = bench_spread(v[i], b->rounds);
-        printf("%-31s %7.3f  [%.3f %.3f]\n", line_text[i], s.median, s.least,
-               s.most);
+        printf("%-31s %7.3f  [%.3f %.3f]\n", line_text[i], s.median, s.min,
+               s.max);
         json_object_set_new(o, line_name[i], json_real(s.median));
         if (f)
             fprintf(f, "\t%.3f", s.median);
@@ -270,7 +272,7 @@ int main(int argc, char **argv)
     };
     const struct opt_command cmd = { "bench_full [options]", NULL, table,
                                      sizeof table / sizeof *table };
-    struct why why = { 0 };
+    struct error error = { 0 };
     int words = opt_parse(&cmd, argc, argv, NULL, 0);
     if (words < 0)
         return opt_status(words);
@@ -278,8 +280,8 @@ int main(int argc, char **argv)
         return opt_usage_error(&cmd, "--rounds is 1 to %d", ROUNDS_MAX);
     int err = bench_model(&(struct synth_options){
         .dir = b.model, .preset = "k3", .sparse = true });
-    if (!err && (set_up(&b, &why) || run_rounds(&b, &why))) {
-        fprintf(stderr, "bench: %s\n", why.text);
+    if (!err && (set_up(&b, &error) || run_rounds(&b, &error))) {
+        fprintf(stderr, "bench: %s\n", error.text);
         err = 1;
     }
     if (!err)

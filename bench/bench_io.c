@@ -24,7 +24,8 @@
 
 #include "bench/bare.h"
 #include "bench/bench.h"
-#include "bin/opt.h"
+#include "bin/cli/opt.h"
+#include "io/clock.h"
 #include "io/method.h"
 #include "io/reader.h"
 
@@ -32,7 +33,7 @@
 #define AREA_BYTES    ((uint64_t)256 << 20)
 #define OBJECTS_MAX   4096u
 #define ROUNDS_MAX    64u
-#define ROUNDS_LEAST  5u
+#define ROUNDS_MIN 5u
 #define TRIES         3u /* rounds run, at most, per round wanted */
 #define DISTURBED     1.15
 
@@ -102,8 +103,8 @@ static int64_t run_reader(struct bench *b, struct reader *r, char *area,
 {
     uint64_t pushed = 0, done = 0;
     uint64_t depth = b->flight_bytes / b->chunk_bytes;
-    while (done < pushed || io_now_ns() < until_ns) {
-        while (pushed - done < depth && io_now_ns() < until_ns) {
+    while (done < pushed || clock_ns() < until_ns) {
+        while (pushed - done < depth && clock_ns() < until_ns) {
             struct read_req req = {
                 .length_bytes = (uint32_t)b->chunk_bytes,
                 .offset_bytes = chunk_at(b, pushed),
@@ -132,7 +133,7 @@ static int64_t run_pread(struct bench *b, int fd, uint64_t length,
 {
     uint64_t n = 0, step = length / b->chunk_bytes;
     int64_t sum = 0;
-    for (; io_now_ns() < until_ns; n += step) {
+    for (; clock_ns() < until_ns; n += step) {
         char *to = target_of(b, arena_base(b->arena), step == 1 ? n : 0);
         ssize_t got = pread(fd, to, length, (off_t)chunk_at(b, n));
         if (got != (ssize_t)length)
@@ -149,7 +150,7 @@ static int64_t run_mmap(struct bench *b, int64_t until_ns)
     int64_t sum = 0;
     if (map == MAP_FAILED)
         return -errno;
-    for (uint64_t n = 0; io_now_ns() < until_ns; n++) {
+    for (uint64_t n = 0; clock_ns() < until_ns; n++) {
         const volatile char *chunk = map + chunk_at(b, n);
         for (uint64_t at = 0; at < b->chunk_bytes; at += 4096)
             (void)chunk[at];
@@ -164,7 +165,7 @@ static int run_leg(struct bench *b, enum arm_id arm, struct leg *leg)
     int64_t bytes = 0;
     if (arm == ARM_BUFFERED || arm == ARM_MMAP) /* cached is not read */
         posix_fadvise(b->cached_fd, 0, 0, POSIX_FADV_DONTNEED);
-    int64_t cpu = cpu_ns(), begin = io_now_ns();
+    int64_t cpu = cpu_ns(), begin = clock_ns();
     int64_t until = begin + (int64_t)b->leg_ms * 1000000;
     switch (arm) {
     case ARM_BARE:
@@ -201,7 +202,7 @@ static int run_leg(struct bench *b, enum arm_id arm, struct leg *leg)
                 strerror((int)-bytes));
         return -1;
     }
-    double wall = (double)(io_now_ns() - begin);
+    double wall = (double)(clock_ns() - begin);
     leg->gbps = (double)bytes / wall;
     leg->cpu_ms_per_gb = (double)(cpu_ns() - cpu) * 1e3 / (double)bytes;
     return 0;
@@ -244,6 +245,7 @@ static int setup_reader(struct bench *b, const char *method,
         .chunk_bytes = (uint32_t)b->chunk_bytes,
         .arena = b->arena,
         .in_flight_bytes = b->flight_bytes,
+        .realtime = true,
     };
     return reader_open(out, &o, &bad);
 }
@@ -353,14 +355,13 @@ static json_t *line_of(const struct bench *b, int arm, uint32_t rounds)
     struct bench_spread qs = bench_spread(q, rounds);
     struct bench_spread cs = bench_spread(c, rounds);
     printf("%-16s %6.2f (%5.2f..%5.2f)  %7.3f (%.3f..%.3f)  %9.1f\n",
-           arm_name[arm], gs.median, gs.least, gs.most, qs.median, qs.least,
-           qs.most, cs.median);
-    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:i, s:f}", "method",
-                     arm_name[arm], "gbps", gs.median, "ratio_to_raw",
-                     qs.median, "ratio_min", qs.least, "ratio_max", qs.most,
-                     "cpu_ms_per_gb", cs.median, "rounds", (int)rounds,
-                     "huge_page_share",
-                     arm == ARM_READER_4K ? 0.0 : a.huge_page_share);
+           arm_name[arm], gs.median, gs.min, gs.max, qs.median, qs.min, qs.max,
+           cs.median);
+    return json_pack(
+        "{s:s, s:f, s:f, s:f, s:f, s:f, s:i, s:f}", "method", arm_name[arm],
+        "gbps", gs.median, "ratio_to_raw", qs.median, "ratio_min", qs.min,
+        "ratio_max", qs.max, "cpu_ms_per_gb", cs.median, "rounds", (int)rounds,
+        "huge_page_share", arm == ARM_READER_4K ? 0.0 : a.huge_page_share);
 }
 
 static int report(struct bench *b, uint32_t rounds, uint32_t thrown,
@@ -421,7 +422,7 @@ int main(int argc, char **argv)
         return opt_status(n);
     if (n == 1)
         b.path = word;
-    if (!b.path || b.rounds < ROUNDS_LEAST || b.rounds > ROUNDS_MAX ||
+    if (!b.path || b.rounds < ROUNDS_MIN || b.rounds > ROUNDS_MAX ||
         b.leg_ms < 1 || b.chunk_kib < 4 || b.chunk_kib > 17408 ||
         b.chunk_kib % 4)
         return opt_usage_error(&cmd, "name a FILE of some GB, 5 to 64 rounds, "
@@ -439,7 +440,7 @@ int main(int argc, char **argv)
     }
     uint32_t kept = 0, tried = 0;
     uint64_t waited_us = cpu_pressure_us();
-    int64_t begin = io_now_ns();
+    int64_t begin = clock_ns();
     for (; kept < b.rounds && tried < TRIES * b.rounds; tried++) {
         bool disturbed;
         if (run_round(&b, kept, &disturbed) < 0)
@@ -447,9 +448,9 @@ int main(int argc, char **argv)
         kept += !disturbed;
     }
     double pressure = (double)(cpu_pressure_us() - waited_us) * 1e3 /
-                      (double)(io_now_ns() - begin);
+                      (double)(clock_ns() - begin);
     int status = 1;
-    if (kept < ROUNDS_LEAST)
+    if (kept < ROUNDS_MIN)
         fprintf(stderr, "bench_io: only %u of %u rounds were undisturbed: the "
                         "machine is too busy\n", kept, tried);
     else

@@ -7,9 +7,10 @@
  * median over interleaved rounds; in every round the read bandwidth and the fma
  * peak are measured again right before the kernel, on as many threads, and the
  * shares are medians of the ratios within a round: on a shared machine the
- * rates move, the ratios much less.
+ * rates move, the ratios much less. One thread is measured in its CPU time.
  *
- *     weight GB/s   stored bytes that must be read (KDA: read and written)
+ *     weight GB/s   stored bytes that must be read (KDA: read and written); u3:
+ *                   bytes of the bf16 that is coded, to compare with bf16
  *     of read       that, as a share of a plain read loop over the same buffer
  *     of fma        GFLOP/s as a share of register-only fma, same vector width
  */
@@ -18,11 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "bench/bench.h"
 #include "bench/ceiling.h"
-#include "bin/opt.h"
+#include "bench/coded.h"
+#include "bin/cli/opt.h"
 #include "compute/attnres.h"
 #include "compute/bf16.h"
 #include "compute/conv.h"
@@ -35,6 +36,7 @@
 #include "compute/pack.h"
 #include "compute/router.h"
 #include "compute/team.h"
+#include "compute/u3.h"
 
 enum {
     ROWS_MAX = 64,
@@ -44,9 +46,11 @@ enum {
     HEADS = 96,
     GROUP_HEADS = 12, /* heads an MLA call takes */
     POSITIONS = 4096,
+    DECODE_ROWS = 32, /* of u3_rows: both sides fit in L2 */
 };
 #define BUFFER_BYTES ((size_t)1 << 30)
 #define STATE_BYTES  ((size_t)448 << 20)
+#define CODED_BYTES  ((size_t)256 << 20)
 #define READ_BYTES   ((size_t)256 << 20)
 #define TILE_BYTES   ((size_t)4 << 20)
 #define CASE_NS      30000000u
@@ -77,20 +81,17 @@ static uint64_t rounds = 5, threads;
 static struct {
     char *buffer, *state;
     size_t at; /* next weights in the buffer */
+    struct kern kern;
     struct team *team, *all, *one;
     const struct kind *kind;
     size_t rows;
     float *x, *packed, *y, *scratch;
     float key[128], alpha[128]; /* a head's */
     unsigned char *scales;      /* a sixteenth of the buffer, 120 .. 122 */
+    struct coded coded[2];      /* of 7168 and 12288 columns */
+    size_t coded_at;            /* next block */
+    char *decoded;              /* u3_rows: a part for each worker */
 } now;
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static const char *next_weights(size_t bytes)
 {
@@ -113,7 +114,7 @@ static void bf16_body(void *arg, size_t begin, size_t end, unsigned worker)
 {
     const struct tile *t = arg;
     (void)worker;
-    bf16_gemm(now.y, WIDTH_MAX, t->w + begin * now.kind->cols * 2,
+    bf16_gemm(&now.kern, now.y, WIDTH_MAX, t->w + begin * now.kind->cols * 2,
               now.kind->cols, now.packed, now.rows, t->first + begin,
               t->first + end);
 }
@@ -136,7 +137,7 @@ static void mxfp4_body(void *arg, size_t begin, size_t end, unsigned worker)
 {
     const struct tile *t = arg;
     (void)worker;
-    mxfp4_gemm(now.y, WIDTH_MAX, t->w + begin * now.kind->cols / 2,
+    mxfp4_gemm(&now.kern, now.y, WIDTH_MAX, t->w + begin * now.kind->cols / 2,
                t->scale + begin * now.kind->cols / 32, now.kind->cols,
                now.packed, now.rows, begin, end);
 }
@@ -149,6 +150,58 @@ static void mxfp4_run(void)
     team_for(now.team, now.kind->outputs, 32, mxfp4_body, &t);
 }
 
+/* Rows [begin, end) of some blocks in a row, from t->w. */
+static void u3_body(void *arg, size_t begin, size_t end, unsigned worker)
+{
+    const struct tile *t = arg;
+    const struct coded *c = &now.coded[now.kind->cols != 7168];
+    (void)worker;
+    while (begin < end) {
+        size_t row = begin % c->rows, n = c->rows - row;
+        struct u3 u;
+        n = n < end - begin ? n : end - begin;
+        u3_open(&u, t->w + begin / c->rows * c->bytes);
+        u3_gemm(&now.kern, now.y, WIDTH_MAX, &u, (uint32_t)row, now.packed,
+                now.rows, t->first + begin, t->first + begin + n);
+        begin += n;
+    }
+}
+
+static void u3_run(void)
+{
+    const struct coded *c = &now.coded[now.kind->cols != 7168];
+    size_t tile_rows = TILE_BYTES / (now.kind->cols * 2) / c->rows * c->rows;
+    size_t matrix = now.kind->outputs / c->rows;
+    if (now.coded_at + matrix > c->blocks)
+        now.coded_at = 0;
+    struct tile t = { .w = (char *)c->at + now.coded_at * c->bytes };
+    now.coded_at += matrix;
+    for (; t.first < now.kind->outputs; t.first += tile_rows) {
+        size_t left = now.kind->outputs - t.first;
+        size_t count = left < tile_rows ? left : tile_rows;
+        team_for(now.team, count, bf16_grain(now.kind->cols, now.rows),
+                 u3_body, &t);
+        t.w += count / c->rows * c->bytes;
+    }
+}
+
+static void decode_body(void *arg, size_t begin, size_t end, unsigned worker)
+{
+    const struct coded *c = &now.coded[0];
+    char *to = now.decoded + (size_t)worker * DECODE_ROWS * c->cols * 2;
+    struct u3 u;
+    (void)arg;
+    for (; begin < end; begin++) {
+        u3_open(&u, c->at + worker * c->bytes);
+        u3_rows(&now.kern, to, &u, 0, DECODE_ROWS);
+    }
+}
+
+static void decode_run(void)
+{
+    team_for(now.team, now.kind->outputs / DECODE_ROWS, 1, decode_body, NULL);
+}
+
 static size_t state_at;
 
 static void kda_body(void *arg, size_t begin, size_t end, unsigned worker)
@@ -158,7 +211,7 @@ static void kda_body(void *arg, size_t begin, size_t end, unsigned worker)
     for (size_t h = begin; h < end; h++)
         for (size_t r = 0; r < now.rows; r++) {
             const float *x = now.x + r * WIDTH_MAX + h * 128;
-            kda_step(now.y + r * WIDTH_MAX + h * 128,
+            kda_step(&now.kern, now.y + r * WIDTH_MAX + h * 128,
                      (float *)(now.state + state_at) + h * 128 * 128, x,
                      now.key, x + 64, now.alpha, 0.5f, 128, 128);
         }
@@ -180,8 +233,8 @@ static void mla_body(void *arg, size_t begin, size_t end, unsigned worker)
     for (size_t i = begin; i < end; i++) {
         size_t r = i / (HEADS / GROUP_HEADS), g = i % (HEADS / GROUP_HEADS);
         const float *x = now.x + r * WIDTH_MAX;
-        mla_attend(now.y + g * GROUP_HEADS * 512, x, x + 6144, GROUP_HEADS,
-                   cache, POSITIONS, 512, 64, 0.01f, scratch);
+        mla_attend(&now.kern, now.y + g * GROUP_HEADS * 512, x, x + 6144,
+                   GROUP_HEADS, cache, POSITIONS, 512, 64, 0.01f, scratch);
     }
 }
 
@@ -197,8 +250,9 @@ static void router_body(void *arg, size_t begin, size_t end, unsigned worker)
     const char *w = arg;
     (void)worker;
     for (size_t r = 0; r < now.rows; r++)
-        router_scores(now.y + r * WIDTH_MAX, w + begin * now.kind->cols * 2,
-                      now.x + r * WIDTH_MAX, now.kind->cols, begin, end);
+        router_scores(&now.kern, now.y + r * WIDTH_MAX,
+                      w + begin * now.kind->cols * 2, now.x + r * WIDTH_MAX,
+                      now.kind->cols, begin, end);
 }
 
 static void router_run(void)
@@ -212,8 +266,8 @@ static void norm_body(void *arg, size_t begin, size_t end, unsigned worker)
     (void)arg;
     (void)worker;
     for (size_t r = begin; r < end; r++)
-        rms_norm(now.y + r * WIDTH_MAX, now.x + r * WIDTH_MAX, now.buffer,
-                 now.kind->cols, 1e-5f);
+        rms_norm(&now.kern, now.y + r * WIDTH_MAX, now.x + r * WIDTH_MAX,
+                 now.buffer, now.kind->cols, 1e-5f);
 }
 
 static void norm_run(void)
@@ -229,7 +283,7 @@ static void attn_body(void *arg, size_t begin, size_t end, unsigned worker)
     for (size_t r = begin; r < end; r++) {
         for (size_t s = 0; s < 9; s++)
             sources[s] = (float *)now.buffer + (r * 9 + s) * now.kind->cols;
-        attn_mix(now.y + r * WIDTH_MAX, sources, 9, now.buffer,
+        attn_mix(&now.kern, now.y + r * WIDTH_MAX, sources, 9, now.buffer,
                  now.buffer + 16384, now.kind->cols, 1e-5f);
     }
 }
@@ -244,7 +298,7 @@ static void situ_body(void *arg, size_t begin, size_t end, unsigned worker)
     (void)arg;
     (void)worker;
     for (size_t r = begin; r < end; r++)
-        situ(now.y + r * WIDTH_MAX, now.x + r * WIDTH_MAX,
+        situ(&now.kern, now.y + r * WIDTH_MAX, now.x + r * WIDTH_MAX,
              now.packed + r * WIDTH_MAX, now.kind->cols, 4.0f, 25.0f);
 }
 
@@ -260,7 +314,8 @@ static void conv_body(void *arg, size_t begin, size_t end, unsigned worker)
     for (size_t r = 0; r < now.rows; r++) {
         const float *x = now.x + r * WIDTH_MAX;
         const float *in[4] = { x, now.packed, now.packed + WIDTH_MAX, x };
-        conv_silu(now.y + r * WIDTH_MAX, in, now.buffer, begin, end, 4);
+        conv_silu(&now.kern, now.y + r * WIDTH_MAX, in, now.buffer, begin, end,
+                  4);
     }
 }
 
@@ -273,12 +328,15 @@ static void conv_run(void)
 
 /* Units a token: the trunk and lm_head are 111.2 GB of bf16, half of it counted
  * in each shape; the experts 16 x 92 x 17.5 MB, w1 and w3 of one shape, w2 of
- * the other. */
+ * the other. A u3 line follows the bf16 line of its shape. */
 static const struct kind kinds[] = {
     { "bf16", "12288x7168", 12288, 7168, GEMM(12288, 7168, 16), 315.5,
       bf16_run },
+    { "u3", "12288x7168", 12288, 7168, GEMM(12288, 7168, 16), 0, u3_run },
     { "bf16", "7168x12288", 7168, 12288, GEMM(7168, 12288, 16), 315.5,
       bf16_run },
+    { "u3", "7168x12288", 7168, 12288, GEMM(7168, 12288, 16), 0, u3_run },
+    { "u3_rows", "L2 to L2", 1024, 7168, 1024 * 7168 * 2.0, 0, 0, decode_run },
     { "mxfp4", "3072x3584", 3072, 3584, GEMM(3072, 3584, 4.25), 92 * 32,
       mxfp4_run },
     { "mxfp4", "3584x3072", 3584, 3072, GEMM(3584, 3072, 4.25), 92 * 16,
@@ -296,23 +354,25 @@ static const struct kind kinds[] = {
       conv_run },
 };
 
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
 /* ---- rounds ---- */
 
 static void repeat(void *arg)
 {
-    uint64_t *spent = arg, start = now_ns(), units = 0;
+    uint64_t *spent = arg, start = (uint64_t)ceiling_clock(now.team), units = 0;
     do {
         now.kind->run();
         units++;
-    } while (now_ns() - start < CASE_NS);
-    spent[0] = now_ns() - start;
+    } while ((uint64_t)ceiling_clock(now.team) - start < CASE_NS);
+    spent[0] = (uint64_t)ceiling_clock(now.team) - start;
     spent[1] = units;
 }
 
 static void measure(struct bench_case *c, unsigned round)
 {
     uint64_t spent[2];
-    kern_init(c->isa);
+    kern_init(&now.kern, c->isa);
     now.team = c->threads == 1 ? now.one : now.all;
     now.kind = c->kind;
     now.rows = c->rows;
@@ -361,6 +421,23 @@ static json_t *report(const struct bench_case *cases, size_t count)
     return array;
 }
 
+/* The u3 lines by the bf16 lines before them. */
+static void coded_by_raw(const struct bench_case *cases, size_t count)
+{
+    for (const struct bench_case *c = cases + 1; c < cases + count; c++) {
+        double ratio[ROUNDS_MAX];
+        if (c->kind->run != u3_run || c[-1].kind->run != bf16_run)
+            continue;
+        for (uint64_t i = 0; i < rounds; i++)
+            ratio[i] = c->gbps[i] / c[-1].gbps[i];
+        struct bench_spread s = bench_spread(ratio, rounds);
+        printf("u3 by bf16 %-7s %-12s %u thread%s, %2zu rows: %.3f (%.3f to "
+               "%.3f)\n",
+               isa_name(c->isa), c->kind->shape, c->threads,
+               c->threads == 1 ? "" : "s", c->rows, s.median, s.min, s.max);
+    }
+}
+
 /* What one decoded token at K3's widths would take if all weights were in
  * memory, from the lines of one ISA and thread count at one row. */
 static void decode_pass(const struct bench_case *cases, size_t count,
@@ -377,7 +454,7 @@ static void decode_pass(const struct bench_case *cases, size_t count,
         *(product ? &products : &rest) += units * s;
         found++;
     }
-    if (found == sizeof kinds / sizeof *kinds)
+    if (found == KINDS)
         printf("%s, %u thread%s: a resident decode pass %.2f s: products %.2f, "
                "all else %.3f (%.1f %%)\n",
                isa_name(isa), threads_used, threads_used == 1 ? "" : "s",
@@ -429,30 +506,46 @@ static void prepare(void)
         now.key[i] = i % 2 ? 0.0884f : -0.0884f; /* 128^-0.5 */
         now.alpha[i] = 0.9f;
     }
+    coded_make(&now.coded[0], map(CODED_BYTES), CODED_BYTES, 7168);
+    coded_make(&now.coded[1], map(CODED_BYTES), CODED_BYTES, 12288);
+    now.decoded = map((size_t)team_threads(now.all) * DECODE_ROWS * 7168 * 2);
     for (size_t i = 0; i < BUFFER_BYTES / 16; i++)
         now.scales[i] = (unsigned char)(120 + i * 7 % 11 % 3);
 }
 
+static bool wanted(const struct kind *kind, enum isa isa, size_t rows)
+{
+    bool coded = kind->run == u3_run || kind->run == decode_run;
+    bool raw = kind->run == bf16_run; /* beside u3 */
+    return (strstr(kind->kernel, only) || (raw && !strcmp(only, "u3"))) &&
+           strstr(isa_name(isa), isa_wanted) &&
+           (rows == 1 || (isa != ISA_REF && kind->run != decode_run)) &&
+           (isa != ISA_GFNI || coded || raw);
+}
+
+/* The u3 case of a shape right behind its bf16 case: a ratio within a round is
+ * of two measurements that follow each other. */
 static size_t list_cases(struct bench_case *cases)
 {
     static const size_t rows[] = { 1, 2, 4, 8, 16, 32, 64 };
-    enum isa best = kern_init(ISA_COUNT - 1);
+    enum isa best = kern_init(&now.kern, ISA_COUNT - 1);
     size_t count = 0;
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        for (enum isa isa = ISA_REF; isa <= best; isa++)
+    for (const struct kind *k = kinds; k < kinds + KINDS; k++)
+        for (enum isa isa = ISA_REF; isa <= best; isa++) {
+            if (k->run == u3_run || kern_init(&now.kern, isa) != isa)
+                continue;
             for (int all = 0; all <= (now.all != now.one); all++)
-                for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-                    if (!strstr(kinds[k].kernel, only) ||
-                        !strstr(isa_name(isa), isa_wanted) ||
-                        (isa == ISA_REF && r > 0))
-                        continue;
-                    cases[count++] = (struct bench_case){
-                        .kind = &kinds[k],
-                        .isa = isa,
-                        .threads = all ? team_threads(now.all) : 1,
-                        .rows = rows[r],
-                    };
-                }
+                for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+                    for (const struct kind *of = k;
+                         of <= k + (k->run == bf16_run); of++)
+                        if (wanted(of, isa, rows[r]))
+                            cases[count++] = (struct bench_case){
+                                .kind = of,
+                                .isa = isa,
+                                .threads = all ? team_threads(now.all) : 1,
+                                .rows = rows[r],
+                            };
+        }
     return count;
 }
 
@@ -489,6 +582,7 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < count; i++)
             measure(&cases[i], round);
     json_t *array = report(cases, count);
+    coded_by_raw(cases, count);
     for (enum isa isa = ISA_REF; isa < ISA_COUNT; isa++) {
         decode_pass(cases, count, isa, 1);
         if (now.all != now.one)

@@ -4,8 +4,8 @@
  *   sync    read a tile, then compute it; read the experts, then compute them
  *   ahead1  parallel pread, one whole layer ahead, a layer's experts joined
  *   full    the engine
- *   unguessed   the engine without guesses, where it would make some: with
- *               the trunk resident
+ *   unprefetched  the engine without prefetches, at budgets where it would
+ *           make some: those with the whole trunk resident
  * The ratio compute / I/O is set by repeating each kernel and, for what that
  * leaves, by the rate of the drive, which stays at or below 60 % of what the
  * real one gives in the same run; above it a point says so. Points are measured
@@ -18,24 +18,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench/bench.h"
-#include "bin/opt.h"
-#include "model/k3.h"
+#include "bin/cli/opt.h"
+#include "model/k3/flow.h"
 
 enum { POINTS_MAX = 256, ROUNDS_MAX = 32, LIST_MAX = 16, CALIBRATION = 4 };
-static const double raw_share_most = 0.6, warm_bytes = 6e9;
+static const double raw_share_max = 0.6, warm_bytes = 6e9;
 
-enum arm { ARM_SYNC, ARM_AHEAD1, ARM_UNGUESSED, ARM_FULL, ARMS };
-static const char *const arm_name[ARMS] = { "sync", "ahead1", "unguessed",
-                                             "full" };
+enum arm { ARM_SYNC, ARM_AHEAD1, ARM_NOT_PREFETCHED, ARM_FULL, ARMS };
+static const char *const arm_name[ARMS] = { "sync", "ahead1", "unprefetched",
+                                            "full" };
 
 struct sample {
     double per_pass, io, compute, idle, wait_trunk, wait_expert;
     double in_flight_mean, in_flight_peak, raw;
-    double trunk, demand, guessed, wasted, latency;
+    double trunk, demand, prefetched, wasted, latency;
 };
 
 struct point {
@@ -53,7 +52,7 @@ struct bench {
     double   budgets[LIST_MAX], ratios[LIST_MAX];
     uint32_t budget_count, ratio_count;
     bool     all_arms;
-    const char *prefetch;
+    const char *prefetch, *packed;
     double   raw; /* bytes a second of the real drive */
     struct point point[POINTS_MAX];
     uint32_t points;
@@ -91,6 +90,146 @@ static const char *take_ratios(void *arg, const char *value)
     return take_list(b->ratios, &b->ratio_count, value, false);
 }
 
+/* ---- other schedules: ops in front of the engine's ---- */
+
+struct schedule {
+    struct flow *flow;
+    const struct flow_ops *inner; /* the engine's, with `arg` */
+    void    *arg;
+    enum arm arm;
+    uint32_t repeat; /* every product is done so often */
+    uint32_t layer;  /* whose experts were asked for */
+    uint64_t end;    /* tiles that all passes need, unrolled */
+};
+
+static int repeat_piece(void *arg, const struct step *s,
+                        const struct tile_piece *piece, const uint8_t *frame)
+{
+    struct schedule *b = arg;
+    uint32_t times = s->op == STEP_PRODUCT ? b->repeat : 1;
+    int err = 0;
+    for (uint32_t i = 0; i < times && !err; i++)
+        err = b->inner->piece(b->arg, s, piece, frame);
+    return err;
+}
+
+static int repeat_experts(void *arg, const struct step *s,
+                          const struct expert_batch *batch)
+{
+    struct schedule *b = arg;
+    int err = 0;
+    for (uint32_t i = 0; i < b->repeat && !err; i++)
+        err = b->inner->experts(b->arg, s, batch);
+    return err;
+}
+
+static int same_step(void *arg, const struct step *s)
+{
+    struct schedule *b = arg;
+    return b->inner->step(b->arg, s);
+}
+
+static int same_embedded(void *arg, uint32_t row, const uint8_t *bytes)
+{
+    struct schedule *b = arg;
+    return b->inner->embedded(b->arg, row, bytes);
+}
+
+static void note_requested(void *arg, const struct step *s)
+{
+    struct schedule *b = arg;
+    b->layer = (uint32_t)s->layer;
+    b->inner->requested(b->arg, s);
+}
+
+static int same_failed(void *arg, int err, const struct step *s,
+                       const struct tile_piece *piece)
+{
+    struct schedule *b = arg;
+    return b->inner->failed(b->arg, err, s, piece);
+}
+
+/* One past the last tile of the layer that `tile` is of. */
+static uint32_t layer_end(const struct tiles *t, uint32_t tile)
+{
+    int32_t layer = tiles_first_piece(t, tile)->layer;
+    while (tile < t->count && tiles_first_piece(t, tile)->layer == layer)
+        tile++;
+    return tile;
+}
+
+/* What an engine does that reads whole layers, one ahead: a layer must be there
+ * entirely, and only then may the next be read. */
+static int wait_layer(struct schedule *b, uint32_t tile)
+{
+    struct flow *f = b->flow;
+    const struct tiles *t = f->tiles;
+    uint64_t base = f->passes * t->count;
+    uint32_t end = layer_end(t, tile);
+    for (uint32_t i = tile; i < end; i++) {
+        stream_set_readahead(f->stream, base + end);
+        int err = stream_wait(f->stream, i);
+        if (err)
+            return err;
+    }
+    uint64_t next = base + (end < t->count ? layer_end(t, end)
+                                           : t->count + layer_end(t, 0));
+    stream_set_readahead(f->stream, next < b->end ? next : b->end);
+    return 0;
+}
+
+static int hold(void *arg, struct flow *f, uint32_t tile,
+                const uint8_t **frame)
+{
+    struct schedule *b = arg;
+    int err = 0;
+    if (b->arm == ARM_SYNC) /* read, then compute */
+        stream_set_readahead(f->stream, f->passes * f->tiles->count + tile + 1);
+    if (b->arm == ARM_AHEAD1 &&
+        (!tile || layer_end(f->tiles, tile - 1) == tile))
+        err = wait_layer(b, tile);
+    return err ? err : b->inner->hold(b->arg, f, tile, frame);
+}
+
+/* The experts of a layer are joined: none before all are there. */
+static int next(void *arg, struct flow *f, uint32_t *item,
+                const struct load **load)
+{
+    struct schedule *b = arg;
+    while (b->arm == ARM_SYNC || b->arm == ARM_AHEAD1) {
+        uint32_t seen = stream_events(f->stream);
+        if (!fetch_waiting(f->fetch) || stream_failure(f->stream).error)
+            break;
+        int err = flow_wait(f, seen, b->layer);
+        if (err)
+            return err;
+    }
+    return b->inner->next(b->arg, f, item, load);
+}
+
+static const struct flow_ops schedule_ops = {
+    .piece = repeat_piece, .step = same_step, .embedded = same_embedded,
+    .requested = note_requested, .experts = repeat_experts,
+    .failed = same_failed, .hold = hold, .next = next,
+};
+
+static void install(struct schedule *b, struct k3 *k, const struct point *p,
+                    uint64_t passes)
+{
+    struct flow *f = k3_flow(k);
+    *b = (struct schedule){ .flow = f, .inner = f->ops, .arg = f->arg,
+                            .arm = p->arm, .repeat = p->repeat,
+                            .end = passes * f->tiles->count };
+    f->ops = &schedule_ops;
+    f->arg = b;
+    if (p->arm == ARM_SYNC || p->arm == ARM_AHEAD1)
+        f->readahead_end = b->end; /* announced; `hold` lets the reads go */
+    else
+        k3_set_readahead(k, passes);
+}
+
+/* ---- measuring ---- */
+
 static void options_of(const struct bench *b, const struct point *p,
                        struct paced_drive *drive, struct k3_options *o)
 {
@@ -102,14 +241,11 @@ static void options_of(const struct bench *b, const struct point *p,
     o->rows = 1;
     o->logits = 1;
     o->policy = "none";
+    o->packed = b->packed;
     o->prefetch = p->arm == ARM_FULL ? b->prefetch : "none";
     o->paced = p->rate > 0 ? drive : NULL;
     o->paced_count = p->rate > 0;
-    o->kernel_repeat = p->repeat;
-    if (p->arm == ARM_SYNC)
-        o->look_ahead = K3_LOOK_NONE;
     if (p->arm == ARM_AHEAD1) {
-        o->look_ahead = K3_LOOK_LAYER;
         o->io = "pread";
         o->ring_bytes = 3ull << 30; /* two layers, beside the budget */
         o->memory_bytes += o->ring_bytes;
@@ -117,33 +253,36 @@ static void options_of(const struct bench *b, const struct point *p,
 }
 
 /* One session: passes that warm up, then those that count. The governor of
- * guesses lets through what a share of the bytes read so far allows, so warming
- * up takes a few GB. */
+ * prefetches lets through what a share of the bytes read so far allows, so
+ * warming up takes a few GB. */
 static int measure(const struct bench *b, struct point *p, struct sample *s)
 {
     struct paced_drive drive;
     struct k3_options o;
-    struct why why = { 0 };
+    struct error error = { 0 };
     struct k3 *k;
     struct k3_facts after;
     options_of(b, p, &drive, &o);
-    int err = k3_open(&k, b->model, &o, &why);
+    o.realtime = true;
+    struct schedule schedule;
+    int err = k3_open(&k, b->model, &o, &error);
+    if (!err)
+        install(&schedule, k, p, p->warm + b->passes + 1);
     for (uint32_t i = 0; i < p->warm + b->passes && !err; i++) {
         struct k3_row row = { .position = i, .id = (i * 977 + 3) % 1000,
                               .logits = true,
                               .phase = i < p->warm ? K3_PREFILL : K3_DECODE };
-        k3_allow(k, p->warm + b->passes + 1 - i);
-        err = k3_pass(k, &row, 1, &why);
+        err = k3_pass(k, &row, 1, &error);
     }
     if (err) {
-        fprintf(stderr, "bench: %s\n", why.text);
+        fprintf(stderr, "bench: %s\n", error.text);
         k3_close(k);
         return err;
     }
     k3_facts(k, &after);
     const struct k3_totals *t = &after.totals[K3_DECODE];
     double n = (double)t->passes, rate = p->rate > 0 ? p->rate : b->raw;
-    uint64_t bytes = t->trunk_bytes + t->demand_bytes + t->guess_bytes +
+    uint64_t bytes = t->trunk_bytes + t->demand_bytes + t->prefetch_bytes +
                      t->embed_bytes + t->wasted_bytes;
     s->per_pass = (double)t->ns / 1e9 / n;
     s->wait_trunk = (double)t->wait_trunk_ns / 1e9 / n;
@@ -156,7 +295,7 @@ static int measure(const struct bench *b, struct point *p, struct sample *s)
     s->raw = (double)after.reader.raw_bytes_per_s;
     s->trunk = (double)t->trunk_bytes / n;
     s->demand = (double)t->demand_bytes / n;
-    s->guessed = (double)t->guess_bytes / n;
+    s->prefetched = (double)t->prefetch_bytes / n;
     s->wasted = (double)t->wasted_bytes / n;
     s->latency = after.experts.timed ? (double)after.experts.latency_ns / 1e9 /
                                            (double)after.experts.timed
@@ -208,12 +347,12 @@ static int lay_out(struct bench *b)
         for (uint32_t r = 0; r < b->ratio_count; r++)
             for (int arm = 0; arm < ARMS; arm++) {
                 const struct calibration *c = &cal[i];
-                double rate = b->raw * raw_share_most * 0.9;
-                double least = b->ratios[r] * c->bytes / rate;
-                double more = ceil((least - c->once) / c->again);
+                double rate = b->raw * raw_share_max * 0.9;
+                double min = b->ratios[r] * c->bytes / rate;
+                double more = ceil((min - c->once) / c->again);
                 bool other = arm == ARM_SYNC || arm == ARM_AHEAD1;
                 if ((other && !b->all_arms && b->ratios[r] != 1) ||
-                    (arm == ARM_UNGUESSED && c->trunk > 0))
+                    (arm == ARM_NOT_PREFETCHED && c->trunk > 0))
                     continue;
                 if (b->points == POINTS_MAX)
                     return -E2BIG;
@@ -242,9 +381,11 @@ static double value(const struct sample *s, int which)
     case 7: return s->in_flight_mean;
     case 8: return s->in_flight_peak;
     case 9: return s->raw;
-    case 10: return s->guessed / (s->guessed + s->demand);
+    case 10:
+        return s->prefetched / (s->prefetched + s->demand);
     case 11: return s->latency;
-    default: return s->wasted / (s->trunk + s->demand + s->guessed + s->wasted);
+    default:
+        return s->wasted / (s->trunk + s->demand + s->prefetched + s->wasted);
     }
 }
 
@@ -281,12 +422,12 @@ static void print_point(const struct bench *b, const struct point *p,
     struct bench_spread t = spread(p, 0), o = spread(p, 1), idle = spread(p, 2);
     const struct point *sync = partner(b, p, ARM_SYNC);
     const struct point *ahead = partner(b, p, ARM_AHEAD1);
-    const struct point *none = partner(b, p, ARM_UNGUESSED);
-    bool valid = p->rate <= raw_share_most * b->raw;
+    const struct point *none = partner(b, p, ARM_NOT_PREFETCHED);
+    bool valid = p->rate <= raw_share_max * b->raw;
     printf("%-9s %6.2f %6.2f %5.2f %4u %8.3f %5.3f [%.3f %.3f] %5.1f %7.3f "
-           "%7.3f %7.3f %7.3f %6.1f %5.1f %5.1f %5.1f %6.1f", arm_name[p->arm],
-           (double)p->budget / 1e9, p->rate / 1e9, p->ratio, p->repeat,
-           t.median, o.median, o.least, o.most, 100 * idle.median,
+           "%7.3f %7.3f %7.3f %6.1f %5.1f %5.1f %5.1f %6.1f",
+           arm_name[p->arm], (double)p->budget / 1e9, p->rate / 1e9, p->ratio,
+           p->repeat, t.median, o.median, o.min, o.max, 100 * idle.median,
            spread(p, 3).median, spread(p, 4).median, spread(p, 5).median,
            spread(p, 6).median, spread(p, 7).median / 1e6,
            spread(p, 8).median / 1e6, 100 * spread(p, 10).median,
@@ -294,25 +435,26 @@ static void print_point(const struct bench *b, const struct point *p,
     if (p->arm == ARM_FULL && sync && ahead)
         printf("  sync %.2fx ahead1 %.2fx", times(sync, p), times(ahead, p));
     if (p->arm == ARM_FULL && none)
-        printf("  unguessed %.3fx", times(none, p));
+        printf("  unprefetched %.3fx", times(none, p));
     printf("%s\n", valid ? "" : "  INVALID: above 60 % of the real drive");
-    fprintf(tsv, "%s\t%s\t%.0f\t%.0f\t%.2f\t%u\t%u\t%.4f\t%.4f\t%.4f\t%.4f\t"
-            "%.4f\t%s\n", bench_stamp(), arm_name[p->arm], (double)p->budget,
-            p->rate, p->ratio, p->repeat, p->rounds, t.median, o.median,
-            o.least, o.most, idle.median, valid ? "valid" : "invalid");
+    fprintf(tsv,
+            "%s\t%s\t%.0f\t%.0f\t%.2f\t%u\t%u\t%.4f\t%.4f\t%.4f\t%.4f\t"
+            "%.4f\t%s\n",
+            bench_stamp(), arm_name[p->arm], (double)p->budget, p->rate,
+            p->ratio, p->repeat, p->rounds, t.median, o.median, o.min, o.max,
+            idle.median, valid ? "valid" : "invalid");
 }
 
 static json_t *as_json(const struct point *p)
 {
-    return json_pack("{s:s,s:f,s:I,s:f,s:f,s:f,s:f,s:f,s:i,s:f,s:f,s:f}",
-                     "arm", arm_name[p->arm], "ratio", p->ratio,
-                     "budget_bytes", (json_int_t)p->budget,
-                     "seconds_per_token", spread(p, 0).median, "io_s",
-                     spread(p, 4).median, "compute_s", spread(p, 3).median,
-                     "overlap", spread(p, 1).median, "disk_idle_share",
-                     spread(p, 2).median, "rounds", (int)p->rounds,
-                     "device_bytes_per_s", p->rate, "overlap_min",
-                     spread(p, 1).least, "overlap_max", spread(p, 1).most);
+    return json_pack(
+        "{s:s,s:f,s:I,s:f,s:f,s:f,s:f,s:f,s:i,s:f,s:f,s:f}", "arm",
+        arm_name[p->arm], "ratio", p->ratio, "budget_bytes",
+        (json_int_t)p->budget, "seconds_per_token", spread(p, 0).median, "io_s",
+        spread(p, 4).median, "compute_s", spread(p, 3).median, "overlap",
+        spread(p, 1).median, "disk_idle_share", spread(p, 2).median, "rounds",
+        (int)p->rounds, "device_bytes_per_s", p->rate, "overlap_min",
+        spread(p, 1).min, "overlap_max", spread(p, 1).max);
 }
 
 static int run_all(struct bench *b)
@@ -337,7 +479,7 @@ static int run_all(struct bench *b)
     if (!tsv)
         return 1;
     puts("arm       budget  drive ratio  rep   s/pass overlap [min max]  idle% "
-         "compute      io w.trunk w.exprt fly MB  peak guess waste% lat ms");
+         "compute      io w.trunk w.exprt fly MB  peak pref. waste% lat ms");
     for (uint32_t i = 0; i < b->points; i++) {
         print_point(b, &b->point[i], tsv);
         json_array_append_new(array, as_json(&b->point[i]));
@@ -349,7 +491,8 @@ static int run_all(struct bench *b)
 int main(int argc, char **argv)
 {
     static struct bench b = { .model = "build/bench-model", .rounds = 5,
-                              .passes = 2, .prefetch = "auto" };
+                              .passes = 2, .prefetch = "auto",
+                              .packed = "off" };
     const struct opt table[] = {
         { "model", 0, OPT_TEXT, &b.model, "DIR",
           "a `synth --preset bench` checkpoint; made if missing", NULL },
@@ -364,6 +507,8 @@ int main(int argc, char **argv)
         { "all-arms", 0, OPT_FLAG, &b.all_arms, NULL,
           "sync and ahead1 at every ratio, not only at 1", NULL },
         { "prefetch", 0, OPT_TEXT, &b.prefetch, "NAME", "of full", NULL },
+        { "packed", 0, OPT_TEXT, &b.packed, "auto|off|require|DIR",
+          "coded weights, as in sluice run; default off", NULL },
     };
     const struct opt_command cmd = { "bench_overlap [options]", NULL, table,
                                      sizeof table / sizeof *table };
@@ -381,8 +526,8 @@ int main(int argc, char **argv)
         struct plan plan;
         struct k3_options o = { .memory_bytes = 1, .rows = 1, .logits = 1,
                                 .policy = "none", .prefetch = "gate" };
-        struct why why = { 0 };
-        k3_plan(&plan, b.model, &o, &why);
+        struct error error = { 0 };
+        k3_plan(&plan, b.model, &o, &error);
         double floor_bytes = (double)plan.floor_bytes + (16 << 20);
         b.budgets[b.budget_count++] = floor_bytes;
         b.budgets[b.budget_count++] = floor_bytes + 2.5e9;

@@ -16,16 +16,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench/bench.h"
-#include "bin/opt.h"
-#include "model/replay.h"
-#include "sched/cache.h"
-#include "sched/trace.h"
+#include "bin/cli/opt.h"
+#include "io/clock.h"
+#include "model/sim/replay.h"
+#include "sched/cache/cache.h"
+#include "sched/trace/trace.h"
 
-#define TRACES_MOST 16
+#define TRACES_MAX 16
 #define SIZES       6u
 
 enum { K3_LAYERS = 92, K3_EXPERTS = 896, K3_TOP_K = 16, K3_MEMORY = 32 };
@@ -86,8 +86,8 @@ static int write_k3(const char *path, uint32_t tokens)
                                .top_k = K3_TOP_K,
                                .expert_bytes = 17547264 };
     struct trace_writer *w;
-    int error = trace_create(&w, path, &info, "{\"source\": \"bench\"}", 1);
-    for (uint32_t t = 0; !error && t < tokens; t++) {
+    int code = trace_create(&w, path, &info, "{\"source\": \"bench\"}", 1);
+    for (uint32_t t = 0; !code && t < tokens; t++) {
         trace_begin(w, t, 1);
         trace_row(w, 0, 0, t, TRACE_TOKEN_UNKNOWN, TRACE_DECODE,
                   t ? 0 : TRACE_FIRST);
@@ -96,20 +96,18 @@ static int write_k3(const char *path, uint32_t tokens)
             choose(past[m], t, m, ids);
             trace_choice(w, 0, m, ids, NULL);
         }
-        error = trace_commit(w);
+        code = trace_commit(w);
     }
     int finished = trace_finish(w);
-    error = error ? error : finished;
-    if (error)
-        fprintf(stderr, "bench: %s: %s\n", path, strerror(-error));
-    return error;
+    code = code ? code : finished;
+    if (code)
+        fprintf(stderr, "bench: %s: %s\n", path, strerror(-code));
+    return code;
 }
 
 static double seconds(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return 1e-9 * (double)clock_ns();
 }
 
 /* One replay of one policy at one size. */
@@ -117,7 +115,7 @@ static int measure(json_t *all, const char *path, const char *policy,
                    uint32_t frames)
 {
     static const char *const none = "none";
-    struct why why = { 0 };
+    struct error error = { 0 };
     struct replay *r;
     struct replay_options o = { .policy = &policy,
                                 .policies = 1,
@@ -126,8 +124,8 @@ static int measure(json_t *all, const char *path, const char *policy,
                                 .frames = &frames,
                                 .frame_counts = 1 };
     double start = seconds();
-    if (replay_run(&r, path, &o, &why)) {
-        fprintf(stderr, "bench: %s\n", why.text);
+    if (replay_run(&r, path, &o, &error)) {
+        fprintf(stderr, "bench: %s\n", error.text);
         return 1;
     }
     const struct replay_count *c = r->facts.decode_passes
@@ -165,11 +163,11 @@ static int table(json_t *all, const char *path)
 {
     struct trace *t;
     struct trace_fault fault;
-    int error = trace_open(&t, path, false, &fault);
-    if (error) {
+    int code = trace_open(&t, path, false, &fault);
+    if (code) {
         fprintf(stderr, "bench: %s: %s\n", path,
                 fault.problem ? trace_problem_text(fault.problem)
-                              : strerror(-error));
+                              : strerror(-code));
         return 1;
     }
     uint32_t blocks = trace_info(t)->layers * trace_info(t)->experts;
@@ -188,13 +186,13 @@ static int speed(json_t *all, uint32_t tokens)
 {
     static const char path[] = "build/bench/k3_synthetic.trace";
     static const char *const policies[] = { "dhd", "lru", "ema", "s3fifo" };
-    int error = write_k3(path, tokens);
-    if (!error)
+    int code = write_k3(path, tokens);
+    if (!code)
         print_head(path);
-    for (size_t i = 0; !error && i < sizeof policies / sizeof *policies; i++)
-        error = measure(all, path, policies[i], 6000);
+    for (size_t i = 0; !code && i < sizeof policies / sizeof *policies; i++)
+        code = measure(all, path, policies[i], 6000);
     unlink(path);
-    return error ? 1 : 0;
+    return code ? 1 : 0;
 }
 
 int main(int argc, char **argv)
@@ -209,8 +207,8 @@ int main(int argc, char **argv)
         "Hits, loads and speed of every cache policy.",
         options, 1,
     };
-    const char *paths[TRACES_MOST];
-    int count = opt_parse(&command, argc, argv, paths, TRACES_MOST);
+    const char *paths[TRACES_MAX];
+    int count = opt_parse(&command, argc, argv, paths, TRACES_MAX);
     if (count < 0)
         return opt_status(count);
     if (!tokens || tokens > 2000000)

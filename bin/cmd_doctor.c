@@ -1,17 +1,25 @@
-/* cmd_doctor.c - sluice doctor: can this machine run it, and what to type. */
+/* cmd_doctor.c - sluice doctor: can this machine run it, and what to type
+ * next. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bin/cli/drafter.h"
+#include "bin/cli/json.h"
+#include "bin/cli/opt.h"
 #include "bin/cmd.h"
-#include "bin/doctor.h"
-#include "bin/opt.h"
-#include "model/token_cost.h"
+#include "bin/doctor/doctor.h"
+#include "model/dspark/inspect.h"
+#include "model/sim/machine.h"
 
-enum { NEXT_BYTES = 4600, IN_MIB_BELOW_GIB = 4 };
+enum {
+    NEXT_BYTES = 4600,
+    IN_MIB_BELOW_GIB = 4,
+    KERNELS_SHARE = 4, /* of the memory, to time kernels in */
+};
 
-/* Quote a word for a shell where it needs it. */
+/* Quote a word for the shell, if it needs that. */
 static const char *quoted(char *out, size_t size, const char *word)
 {
     size_t n = 0;
@@ -33,15 +41,20 @@ static const char *quoted(char *out, size_t size, const char *word)
 
 static void say_run(char *out, const struct doctor *d)
 {
-    char word[4200], size[32];
+    char word[4200], parts[4200], size[32];
+    size_t n = 0;
+    parts[0] = 0;
+    for (uint32_t i = 0; i < d->parts.count && n < sizeof parts; i++)
+        n += (size_t)snprintf(parts + n, sizeof parts - n, " --parts %s",
+                              quoted(word, sizeof word, d->parts.path[i]));
     uint64_t gib = d->budget_bytes >> 30;
     if (gib >= IN_MIB_BELOW_GIB)
         snprintf(size, sizeof size, "%lluG", (unsigned long long)gib);
     else
         snprintf(size, sizeof size, "%lluM",
                  (unsigned long long)(d->budget_bytes >> 20));
-    snprintf(out, NEXT_BYTES, "%s run %s -m %s %s", opt_program,
-             quoted(word, sizeof word, d->model), size,
+    snprintf(out, NEXT_BYTES, "%s run %s%s -m %s %s", opt_program,
+             quoted(word, sizeof word, d->model), parts, size,
              d->has_tokenizer ? "-p 'The capital of France is' -n 8"
                               : "--ids 1,2,3 -n 8");
 }
@@ -65,33 +78,47 @@ static void say_next(char *out, const struct doctor *d)
         say_run(out, d);
 }
 
-/* Seconds a token at the least, of the run that is proposed; 0: not known. */
-static double forecast(const struct doctor *d, double *gb)
+/* A token of the proposed run, on the simulated clock of sluice plan, with the
+ * rates of this machine's drives and kernels. 0 seconds: not known. */
+static struct pass_times forecast(const struct doctor *d,
+                                  enum k3_layout layout)
 {
-    struct token_cost t;
-    struct k3_options o = { .memory_bytes = d->budget_bytes, .logits = 1,
-                            .threads = d->threads };
-    *gb = 0;
-    if (!d->complete || !d->bytes_per_s ||
-        token_cost(&t, &d->config, &o, NULL))
-        return 0;
-    *gb = (double)t.read_bytes / 1e9;
-    return (double)t.read_bytes / (double)d->bytes_per_s;
+    struct pass_times t = { 0 };
+    struct pass_clock *clock = NULL;
+    struct simulate_cost *cost = NULL;
+    struct forecast_machine m = { 0 };
+    struct k3_options o = {
+        .memory_bytes = d->budget_bytes, .logits = 1, .threads = d->threads,
+        .policy = "none", .prefetch = "none", .paced = d->drive,
+        .paced_count = d->drives, .parts = d->opened,
+        .layout = d->opened ? K3_PARTS : layout };
+    if (d->complete && d->drives &&
+        !machine_kernels(&m, d->threads, d->budget_bytes / KERNELS_SHARE,
+                         d->opened != NULL, NULL) &&
+        !pass_clock_open(&clock, &d->config, 1, 1, 1, NULL) &&
+        !simulate_cost_machine(&cost, &d->config, &m, 1, d->config.top_k,
+                               NULL) &&
+        pass_clock_run(&t, clock, &o, cost, NULL))
+        t.seconds = 0;
+    simulate_cost_free(cost);
+    pass_clock_close(clock);
+    return t;
 }
 
-static void print_json(const struct doctor *d, const char *next)
+static int print_json(const struct doctor *d, const char *next)
 {
     static const char *const names[] = { "ok", "warn", "fail" };
-    double gb, s = forecast(d, &gb);
+    struct pass_times t = forecast(d, K3_SHARDS);
+    json_t *rates = json_array();
     json_t *root = json_object(), *checks = json_array();
     for (uint32_t i = 0; i < d->lines; i++) {
         const struct doctor_line *l = &d->line[i];
         json_t *o = json_object();
         json_object_set_new(o, "name", json_string(l->name));
         json_object_set_new(o, "verdict", json_string(names[l->verdict]));
-        json_object_set_new(o, "text", json_string(l->text));
+        json_object_set_new(o, "text", json_bytes(l->text));
         if (l->fix[0])
-            json_object_set_new(o, "fix", json_string(l->fix));
+            json_object_set_new(o, "fix", json_bytes(l->fix));
         json_array_append_new(checks, o);
     }
     json_object_set_new(root, "checks", checks);
@@ -100,24 +127,33 @@ static void print_json(const struct doctor *d, const char *next)
     json_object_set_new(root, "fail", json_integer(d->count[DOCTOR_FAIL]));
     json_object_set_new(root, "budget_bytes",
                         json_integer((json_int_t)d->budget_bytes));
-    json_object_set_new(root, "drive_bytes_per_s",
-                        json_integer((json_int_t)d->bytes_per_s));
-    if (s > 0)
-        json_object_set_new(root, "seconds_per_token", json_real(s));
-    json_object_set_new(root, "next", json_string(next));
-    json_dumpf(root, stdout, JSON_INDENT(1));
-    putchar('\n');
-    json_decref(root);
+    for (uint32_t i = 0; i < d->drives; i++)
+        json_array_append_new(
+            rates, json_integer((json_int_t)d->drive[i].bytes_per_s));
+    json_object_set_new(root, "drives_bytes_per_s", rates);
+    if (t.seconds > 0) {
+        json_object_set_new(root, "seconds_per_token", json_real(t.seconds));
+        json_object_set_new(root, "cause",
+                            json_string(cause_name(pass_cause(&t))));
+    }
+    json_object_set_new(root, "next", json_bytes(next));
+    return json_print(root, JSON_INDENT(1));
 }
 
 static void print_end(const struct doctor *d, const char *next)
 {
-    double gb, s = forecast(d, &gb);
+    struct pass_times t = forecast(d, K3_SHARDS);
     printf("\n%u ok, %u warn, %u fail\n", d->count[DOCTOR_OK],
            d->count[DOCTOR_WARN], d->count[DOCTOR_FAIL]);
-    if (s > 0)
-        printf("forecast: %.3g s a token, %.3f GB at %.2f GB/s, if compute "
-               "keeps up\n", s, gb, (double)d->bytes_per_s / 1e9);
+    if (t.seconds > 0)
+        printf("forecast: %.3g s a token, which reads %.3f GB and computes "
+               "%.3g s;\n          what takes the time: %s\n", t.seconds,
+               t.read_bytes / 1e9, t.compute_s, cause_name(pass_cause(&t)));
+    if (t.seconds > 0 && d->drives > 1 && !d->opened)
+        printf("          in parts over these drives (sluice spread) %.3g s, "
+               "with a copy on each\n          (--mirror) %.3g s; md RAID 0 of "
+               "equal drives, chunk 512K, is as parts\n",
+               forecast(d, K3_PARTS).seconds, forecast(d, K3_MIRRORS).seconds);
     printf("next: %s\n", next);
 }
 
@@ -127,14 +163,17 @@ int cmd_doctor(int argc, char **argv)
     char *next = calloc(1, NEXT_BYTES);
     bool json = false;
     const struct opt table[] = {
+        PARTS_OPTION(&d->parts),
         { "json", 0, OPT_FLAG, &json, NULL, "print JSON", NULL },
     };
     const struct opt_command cmd = {
-        "sluice doctor [MODEL] [--json]",
-        "Can this machine run it, how fast is its storage, what to type next.",
+        "sluice doctor [MODEL] [--parts PATH]... [--json]",
+        "Check the machine, its drives and the folder of a model, or that of a "
+        "drafter. Says what to do about each problem, how fast a run would be, "
+        "what to type next.",
         table, sizeof table / sizeof *table };
     if (!d || !next) {
-        fputs("sluice: no memory for a doctor\n", stderr);
+        fputs("sluice: no memory\n", stderr);
         free(next);
         free(d);
         return 1;
@@ -142,6 +181,8 @@ int cmd_doctor(int argc, char **argv)
     int words = opt_parse(&cmd, argc, argv, &d->model, 1), status;
     if (words < 0) {
         status = opt_status(words);
+    } else if (d->model && !json && dspark_is_drafter(d->model)) {
+        status = drafter_doctor(d->model);
     } else {
         d->quiet = json;
         doctor_system(d);
@@ -150,11 +191,10 @@ int cmd_doctor(int argc, char **argv)
             doctor_drives(d);
         }
         say_next(next, d);
-        if (json)
-            print_json(d, next);
-        else
+        status = json ? print_json(d, next) : 0;
+        if (!json)
             print_end(d, next);
-        status = d->count[DOCTOR_FAIL] ? 1 : 0;
+        status |= d->count[DOCTOR_FAIL] ? 1 : 0;
     }
     doctor_free(d);
     free(next);

@@ -5,10 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bin/cli/opt.h"
+#include "bin/cli/outputs.h"
+#include "bin/cli/session.h"
 #include "bin/cmd.h"
-#include "bin/opt.h"
-#include "bin/outputs.h"
-#include "bin/profile_page.h"
+#include "bin/html/profile_page.h"
 
 static const char *const default_out = "profile.html";
 
@@ -37,65 +38,101 @@ static const char *take(int *argc, char **argv, const char *name)
     return value;
 }
 
-static int failed(const struct why *why)
+static int failed(const struct error *error)
 {
-    fprintf(stderr, "sluice: %s\n", why->text);
+    fprintf(stderr, "sluice: %s\n", error->text);
     return 1;
 }
 
-/* A run of hours must not end at a page that cannot be written. */
-static int check(const struct profile_args *a, struct why *why)
+/* The folder among the words, or NULL. */
+static const char *model_of(int argc, char **argv)
+{
+    struct stat st;
+    for (int i = 1; i < argc; i++)
+        if (argv[i][0] != '-' && !stat(argv[i], &st) && S_ISDIR(st.st_mode))
+            return argv[i];
+    return NULL;
+}
+
+/* Check first that the page can be written: the run may take hours. It is none
+ * of the files that the run's own words name. */
+static int check(const struct profile_args *a, int argc, char **argv,
+                 struct error *error)
 {
     const struct output_file files[] = {
-        { "--report", a->report, true },
-        { "--timeline", a->timeline, true },
-        { "--trace", a->trace, true },
-        { "--output", a->out, false },
+        { .option = "--report", .path = a->report, .read = true },
+        { .option = "--timeline", .path = a->timeline, .read = true },
+        { .option = "--trace", .path = a->trace, .read = true },
+        { .option = "--output", .path = a->out },
     };
-    int err = outputs_check(files, sizeof files / sizeof *files, NULL, why);
-    return err ? err : outputs_writable(a->out, "the page", why);
+    int err = outputs_check(files, sizeof files / sizeof *files,
+                            model_of(argc, argv), error);
+    for (int i = 2; i < argc && !err; i++) {
+        const char *word = argv[i], *value = strchr(word, '=');
+        if (!strcmp(argv[i - 1], "-p") || !strcmp(argv[i - 1], "--prompt"))
+            continue;
+        const struct output_file two[] = {
+            { .option = argv[i - 1], .path = value ? value + 1 : word,
+              .read = true },
+            { .option = "--output", .path = a->out },
+        };
+        err = outputs_check(two, 2, NULL, error);
+    }
+    return err ? err : outputs_writable(a->out, "the page", error);
+}
+
+/* Files of older versions do not say of which run they are. */
+static int check_run(const struct profile_args *a, const json_t *report,
+                     const struct times *t, struct error *error)
+{
+    const char *run = json_string_value(
+        json_object_get(json_object_get(report, "setup"), "run"));
+    if (!run || !t || !t->run[0] || !strcmp(run, t->run))
+        return 0;
+    return error_set(error, -EINVAL, "%s and %s are of different runs",
+                     a->report, a->timeline);
 }
 
 static int render(const struct profile_args *a, const char *about)
 {
-    struct why why = { 0 };
+    struct error error = { 0 };
     struct times *t = NULL;
     json_error_t where;
-    FILE *f = NULL;
+    struct output o = { .f = NULL };
     json_t *report = json_load_file(a->report, 0, &where);
     int err = 0;
     if (!report)
-        err = why_set(&why, -EBADMSG, "%s: not a report: %s", a->report,
-                      where.text);
+        err = error_set(&error, -EBADMSG, "%s: not a report: %s", a->report,
+                        where.text);
     if (!err && a->timeline)
-        err = times_open(&t, a->timeline, &why);
-    if (!err && !(f = fopen(a->out, "we")))
-        err = why_set(&why, -errno, "%s: %s", a->out, strerror(errno));
+        err = times_open(&t, a->timeline, &error);
     if (!err)
-        err = profile_page(f, about, report, t, a->trace, &why);
-    bool bad = f && ferror(f);
-    if (f && (fclose(f) || bad) && !err)
-        err = why_set(&why, -EIO, "%s: the page could not be written", a->out);
-    if (err && f)
-        unlink(a->out);
+        err = check_run(a, report, t, &error);
+    if (!err)
+        err = output_open(&o, a->out, "the page", &error);
+    if (!err)
+        err = profile_page(o.f, about, report, t, a->trace, &error);
+    int other = output_close(&o, !err, &error);
+    err = err ? err : other;
     times_close(t);
     json_decref(report);
     if (err)
-        return failed(&why);
+        return failed(&error);
     fprintf(stderr, "the profile is in %s\n", a->out);
     return 0;
 }
 
-/* Run with the three files in a folder of their own, unless they were asked for
- * by name; draw them; remove the folder. */
+/* Run, with those of the three files that have no name in a temporary folder;
+ * draw them; remove the folder. */
 static int run_and_render(struct profile_args *a, int argc, char **argv)
 {
-    char folder[] = "/tmp/sluice-profile-XXXXXX";
-    char report[64], timeline[64], trace[64];
+    char folder[4096], report[4200], timeline[4200], trace[4200];
     char **words = calloc((size_t)argc + 7, sizeof *words);
     const char *about = "sluice run";
     bool own = !a->report || !a->timeline || !a->trace;
     int status = 1;
+    snprintf(folder, sizeof folder, "%s/sluice-profile-XXXXXX",
+             outputs_temporary());
     if (!words || (own && !mkdtemp(folder))) {
         fprintf(stderr, "sluice: %s: %s\n", folder, strerror(errno));
         free(words);
@@ -114,12 +151,10 @@ static int run_and_render(struct profile_args *a, int argc, char **argv)
     words[argc + 3] = (char *)a->timeline;
     words[argc + 4] = (char *)"--trace";
     words[argc + 5] = (char *)a->trace;
-    for (int i = argc; --i > 0;) { /* the model is the folder among them */
-        struct stat st;
-        if (argv[i][0] != '-' && !stat(argv[i], &st) && S_ISDIR(st.st_mode))
-            about = argv[i];
-    }
+    if (model_of(argc, argv))
+        about = model_of(argc, argv);
     status = cmd_run(argc + 6, words);
+    session_catch(NULL); /* the folder goes in any case */
     if (!status)
         status = render(a, about);
     if (own) {
@@ -128,6 +163,9 @@ static int run_and_render(struct profile_args *a, int argc, char **argv)
         unlink(trace);
         rmdir(folder);
     }
+    session_release();
+    if (session_signal())
+        status = 128 + session_signal();
     free(words);
     return status;
 }
@@ -137,12 +175,14 @@ static int help(FILE *to)
     fputs("usage: sluice profile MODEL [-o FILE] [options of sluice run]\n"
           "       sluice profile --report FILE [--timeline FILE] "
           "[--trace FILE] [-o FILE]\n"
-          "Draw where a token's time went: run and draw, or draw the files "
-          "that a run has\nwritten. The page is complete in itself.\n\n"
-          "      --report FILE           of the run, to read or to keep\n"
-          "      --timeline FILE         the same\n"
-          "      --trace FILE            the same, for what more memory would "
-          "save\n"
+          "Draw where a token's time went, as an HTML page that needs no "
+          "other file. With\nMODEL, run first; without, draw the files that a "
+          "run has written.\n\n"
+          "      --report FILE           the report to draw; with MODEL, where "
+          "to keep it\n"
+          "      --timeline FILE         the timeline, likewise\n"
+          "      --trace FILE            the trace, likewise; adds what more "
+          "memory saves\n"
           "  -o, --output FILE           the page; default profile.html\n\n"
           "sluice run --help shows the options of a run.\n", to);
     return to == stderr ? 2 : 0;
@@ -171,8 +211,8 @@ int cmd_profile(int argc, char **argv)
         fputs("sluice: profile needs a model, or a --report\n", stderr);
         return help(stderr);
     }
-    struct why why = { 0 };
-    if (check(&a, &why))
-        return failed(&why);
+    struct error error = { 0 };
+    if (check(&a, argc, argv, &error))
+        return failed(&error);
     return argc > 1 ? run_and_render(&a, argc, argv) : render(&a, a.report);
 }

@@ -6,27 +6,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bin/cli/json.h"
+#include "bin/cli/names.h"
+#include "bin/cli/opt.h"
+#include "bin/cli/outputs.h"
+#include "bin/cli/session.h"
 #include "bin/cmd.h"
-#include "bin/opt.h"
-#include "bin/outputs.h"
-#include "bin/replay_page.h"
-#include "bin/replay_timed.h"
-#include "bin/session.h"
-#include "model/replay.h"
-#include "sched/cache.h"
-#include "sched/governor.h"
-#include "sched/predict.h"
+#include "bin/html/replay_page.h"
+#include "bin/replay/accepted.h"
+#include "bin/replay/timed.h"
+#include "bin/report/report.h"
+#include "model/sim/replay.h"
+#include "sched/cache/cache.h"
+#include "sched/prefetch/governor.h"
+#include "sched/prefetch/prefetcher.h"
 
-#define LIST_MOST   64 /* entries of a list option */
-#define TRACES_MOST 64
+#define LIST_MAX 64 /* entries of a list option */
+#define TRACES_MAX 64
 
 struct options {
-    const char *policy[LIST_MOST], *prefetch[LIST_MOST];
-    uint32_t frames[LIST_MOST];
+    const char *policy[LIST_MAX], *prefetch[LIST_MAX];
+    uint32_t frames[LIST_MAX];
     uint32_t policies, prefetches, frame_counts;
     char *policy_words, *prefetch_words; /* behind policy and prefetch */
     const char *pin_file;
     uint64_t width;
+    double acceptance; /* 0: not asked for */
     bool json, csv, repair;
 };
 
@@ -50,19 +55,19 @@ static bool is_policy(const char *word)
 static bool is_prefetch(const char *word)
 {
     const char *name;
-    for (uint32_t i = 0; (name = predict_name(i, NULL)); i++)
+    for (uint32_t i = 0; (name = prefetcher_name(i, NULL)); i++)
         if (!strcmp(name, word))
             return true;
     return !strcmp(word, "perfect") || !strcmp(word, "auto");
 }
 
-/* Those that a trace alone cannot serve. */
+/* Those that need more than a trace. */
 static bool needs_clock(const char *word)
 {
     return !strcmp(word, "gate") || !strcmp(word, "auto");
 }
 
-/* Returns "", or what is wrong, or NULL when a word is not known. */
+/* Returns "", what is wrong, or NULL for an unknown word. */
 static const char *read_names(const char **list, uint32_t *count, char **words,
                               bool (*known)(const char *), const char *value)
 {
@@ -73,7 +78,7 @@ static const char *read_names(const char **list, uint32_t *count, char **words,
     if (!rest)
         return "does not fit in memory";
     while ((word = next_word(&rest))) {
-        if (*count == LIST_MOST)
+        if (*count == LIST_MAX)
             return "has more than 64 names";
         if (!known(word))
             return NULL;
@@ -82,14 +87,22 @@ static const char *read_names(const char **list, uint32_t *count, char **words,
     return "";
 }
 
+/* What is wrong with an unknown name, in a static buffer. */
+static const char *unknown(const char *kind, bool policies)
+{
+    static char text[320];
+    snprintf(text, sizeof text, "names no %s; the names are %s", kind,
+             names_list(policies));
+    return text;
+}
+
 static const char *read_policies(void *arg, const char *value)
 {
     struct options *o = arg;
     const char *wrong = read_names(o->policy, &o->policies, &o->policy_words,
                                    is_policy, value);
     if (!wrong)
-        return "names no policy; there are dhd, lru, lru-layer, ema, lfu, "
-               "lru2, s3fifo, fifo, static-pin, none, min";
+        return unknown("policy", true);
     return *wrong ? wrong : NULL;
 }
 
@@ -99,8 +112,7 @@ static const char *read_prefetches(void *arg, const char *value)
     const char *wrong = read_names(o->prefetch, &o->prefetches,
                                    &o->prefetch_words, is_prefetch, value);
     if (!wrong)
-        return "names no predictor; there are path, table, ema, prev, none, "
-               "perfect and, with --device, gate, auto";
+        return unknown("prefetcher", false);
     return *wrong ? wrong : NULL;
 }
 
@@ -114,7 +126,7 @@ static const char *read_frames(void *arg, const char *value)
         char *end;
         errno = 0;
         unsigned long long n = strtoull(word, &end, 10);
-        if (o->frame_counts == LIST_MOST)
+        if (o->frame_counts == LIST_MAX)
             wrong = "has more than 64 numbers";
         else if (word[0] < '0' || word[0] > '9' || *end || errno ||
                  n > INT32_MAX)
@@ -133,9 +145,9 @@ static double share(uint64_t part, uint64_t whole)
     return whole ? (double)part / (double)whole : 0;
 }
 
-/* Decode passes if the trace has any, else all of them: a prompt's first pass
- * is cold for every policy. */
-static const struct replay_count *judged(const struct replay *r,
+/* The counts of the decode passes, or of all if there are none: a prompt's
+ * first pass finds nothing in any cache. */
+static const struct replay_count *counts_of(const struct replay *r,
                                          const struct replay_result *x)
 {
     return r->facts.decode_passes ? &x->decode : &x->all;
@@ -147,12 +159,12 @@ static double tokens_of(const struct replay *r)
                                            : r->facts.records);
 }
 
-/* Expert bytes read a token: what was waited for and what was guessed wrong. */
+/* Expert bytes read a token: loads and wrong prefetches. */
 static double bytes_per_token(const struct replay *r,
                               const struct replay_result *x)
 {
-    const struct replay_count *c = judged(r, x);
-    uint64_t reads = c->loads + c->guessed - c->guess_hits;
+    const struct replay_count *c = counts_of(r, x);
+    uint64_t reads = c->loads + c->prefetched - c->prefetch_hits;
     return tokens_of(r) > 0 ? (double)reads *
                                   (double)r->facts.info.expert_bytes /
                                   tokens_of(r)
@@ -181,23 +193,22 @@ static json_t *json_of(const char *path, const struct replay *r,
         json_array_append_new(hits, json_integer((json_int_t)x->step_hits[i]));
     }
     const struct replay_count *a = &x->all, *d = &x->decode;
-    return json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:I,"
+    json_t *o = json_pack(
+        "{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:I,"
         " s:I, s:I, s:I, s:f}",
-        "trace", path, "policy", x->policy, "prefetch", x->prefetch,
-        "frames", (json_int_t)x->frames,
-        "requests", (json_int_t)a->requests,
-        "hits", (json_int_t)(a->requests - a->loads),
-        "loads", (json_int_t)a->loads,
-        "step_loads", loads, "step_hits", hits,
-        "decode_requests", (json_int_t)d->requests,
-        "decode_hits", (json_int_t)(d->requests - d->loads),
-        "decode_loads", (json_int_t)d->loads,
-        "evictions", (json_int_t)x->evictions,
-        "bypassed", (json_int_t)x->bypassed,
-        "guessed", (json_int_t)a->guessed,
-        "guess_hits", (json_int_t)a->guess_hits,
+        "trace", json_bytes(path), "policy", x->policy, "prefetch", x->prefetch,
+        "frames", (json_int_t)x->frames, "requests",
+        (json_int_t)a->requests, "hits",
+        (json_int_t)(a->requests - a->loads), "loads", (json_int_t)a->loads,
+        "step_loads", loads, "step_hits", hits, "decode_requests",
+        (json_int_t)d->requests, "decode_hits",
+        (json_int_t)(d->requests - d->loads), "decode_loads",
+        (json_int_t)d->loads, "evictions", (json_int_t)x->evictions, "bypassed",
+        (json_int_t)x->bypassed, "prefetched", (json_int_t)a->prefetched,
+        "prefetch_hits", (json_int_t)a->prefetch_hits,
         "expert_bytes_per_token", bytes_per_token(r, x));
+    report_set_old_names(o);
+    return o;
 }
 
 static int print_json(char **paths, struct replay **replays, int count)
@@ -207,15 +218,13 @@ static int print_json(char **paths, struct replay **replays, int count)
         for (uint32_t i = 0; i < replays[t]->results; i++)
             json_array_append_new(all, json_of(paths[t], replays[t],
                                                &replays[t]->result[i]));
-    int failed = json_dumpf(all, stdout, JSON_COMPACT) || putchar('\n') == EOF;
-    json_decref(all);
-    return failed ? 1 : 0;
+    return json_print(all, JSON_COMPACT);
 }
 
 static void print_csv(char **paths, struct replay **replays, int count)
 {
     puts("trace,policy,prefetch,frames,requests,hits,loads,decode_requests,"
-         "decode_hits,decode_loads,evictions,bypassed,guessed,guess_hits,"
+         "decode_hits,decode_loads,evictions,bypassed,prefetched,prefetch_hits,"
          "expert_bytes_per_token");
     for (int t = 0; t < count; t++) {
         for (uint32_t i = 0; i < replays[t]->results; i++) {
@@ -229,17 +238,17 @@ static void print_csv(char **paths, struct replay **replays, int count)
                    ",%" PRIu64 ",%.0f\n",
                    x->policy, x->prefetch, x->frames, a->requests,
                    a->requests - a->loads, a->loads, d->requests,
-                   d->requests - d->loads, d->loads, x->evictions,
-                   x->bypassed, a->guessed, a->guess_hits,
+                   d->requests - d->loads, d->loads, x->evictions, x->bypassed,
+                   a->prefetched, a->prefetch_hits,
                    bytes_per_token(replays[t], x));
         }
     }
 }
 
 static void print_row(const struct replay *r, const struct replay_result *x,
-                      bool guesses)
+                      bool prefetches)
 {
-    const struct replay_count *c = judged(r, x);
+    const struct replay_count *c = counts_of(r, x);
     const struct replay_result *min = min_of(r, x->frames);
     uint64_t hits = c->requests - c->loads;
     uint64_t pool = (uint64_t)r->facts.info.layers * r->facts.info.experts;
@@ -251,34 +260,34 @@ static void print_row(const struct replay *r, const struct replay_result *x,
     else
         printf(" %7s", "-");
     if (min)
-        printf(" %6.2f", 100 * share(judged(r, min)->requests -
-                                         judged(r, min)->loads,
+        printf(" %6.2f", 100 * share(counts_of(r, min)->requests -
+                                         counts_of(r, min)->loads,
                                      c->requests) -
                              100 * share(hits, c->requests));
     else
         printf(" %6s", "-");
-    if (guesses && strcmp(x->prefetch, "none"))
-        printf(" %6.1f %6.1f", 100 * share(c->guess_hits, c->loads),
-               100 * share(c->guessed - c->guess_hits, c->guessed));
+    if (prefetches && strcmp(x->prefetch, "none"))
+        printf(" %6.1f %6.1f", 100 * share(c->prefetch_hits, c->loads),
+               100 * share(c->prefetched - c->prefetch_hits, c->prefetched));
     putchar('\n');
 }
 
 static void print_table(const char *path, const struct replay *r)
 {
     const struct passes_facts *f = &r->facts;
-    bool guesses = false;
+    bool prefetches = false;
     for (uint32_t i = 0; i < r->results; i++)
-        guesses |= strcmp(r->result[i].prefetch, "none") != 0;
+        prefetches |= strcmp(r->result[i].prefetch, "none") != 0;
     printf("%s\n%u layers of %u experts, top %u; %u passes, %" PRIu64
            " rows\n%" PRIu64 " requests; counted over %s\n",
            path, f->info.layers, f->info.experts, f->info.top_k, f->passes,
            f->records, f->requests,
            f->decode_passes ? "the decode passes" : "all passes");
-    printf("%-10s %-7s %7s %6s %6s %9s %7s %6s%s\n", "policy", "guess",
+    printf("%-10s %-8s%7s %6s %6s %9s %7s %6s%s\n", "policy", "prefetch",
            "frames", "% pool", "hits %", "loads/tok", "GB/tok", "to min",
-           guesses ? " cover% waste%" : "");
+           prefetches ? " cover% waste%" : "");
     for (uint32_t i = 0; i < r->results; i++)
-        print_row(r, &r->result[i], guesses);
+        print_row(r, &r->result[i], prefetches);
 }
 
 /* -- running ------------------------------------------------------------- */
@@ -310,7 +319,7 @@ static struct replay_options options_of(const struct options *o)
 static int replay(struct replay **out, const char *path,
                   const struct options *o)
 {
-    struct why why = { 0 };
+    struct error error = { 0 };
     uint32_t frames[5] = { 0 };
     struct replay_options ro = options_of(o);
     if (!ro.frame_counts) {
@@ -323,8 +332,8 @@ static int replay(struct replay **out, const char *path,
         ro.frames = frames;
         ro.frame_counts = 5;
     }
-    if (replay_run(out, path, &ro, &why)) {
-        fprintf(stderr, "sluice: %s\n", why.text);
+    if (replay_run(out, path, &ro, &error)) {
+        fprintf(stderr, "sluice: %s\n", error.text);
         return 1;
     }
     const struct passes_facts *f = &(*out)->facts;
@@ -356,7 +365,7 @@ static int print_all(const struct options *o, char **paths,
 static int replay_all(const struct options *o, const char *html,
                       const char *const *paths, int count)
 {
-    struct replay *replays[TRACES_MOST];
+    struct replay *replays[TRACES_MAX];
     int done = 0, status = 0;
     while (done < count && !(status = replay(&replays[done], paths[done], o)))
         done++;
@@ -369,17 +378,23 @@ static int replay_all(const struct options *o, const char *html,
     return status;
 }
 
-/* The page is none of the traces, and can be written. */
-static int check(const char *html, const char *const *paths, int count)
+/* The page is none of the files that are read, and can be written. */
+static int check(const struct options *o, const struct timed_args *t,
+                 const char *const *paths, int count)
 {
-    struct why why = { 0 };
-    int err = outputs_writable(html, "the page", &why);
+    struct error error = { 0 };
+    int err = outputs_writable(t->html, "the page", &error);
     for (int i = 0; i < count && !err; i++) {
-        const struct output_file files[] = { { "the trace", paths[i], true },
-                                             { "--html", html, false } };
-        err = outputs_check(files, 2, NULL, &why);
+        const struct output_file files[] = {
+            { .option = "the trace", .path = paths[i], .read = true },
+            { .option = "--pin", .path = o->pin_file, .read = true },
+            { .option = "--compute", .path = t->compute, .read = true },
+            { .option = "stdout", .path = OUTPUTS_STDOUT },
+            { .option = "--html", .path = t->html } };
+        err = outputs_check(files, sizeof files / sizeof *files, t->model,
+                            &error);
     }
-    return err ? session_failed(NULL, &why) : 0;
+    return err ? session_failed(NULL, &error) : 0;
 }
 
 /* 0, or the status of a usage error. */
@@ -388,15 +403,21 @@ static int usage(const struct opt_command *command, const struct options *o,
 {
     if (count == 0)
         return opt_usage_error(command, "replay needs a trace");
-    if (o->width > GOVERNOR_WIDTH_MOST)
+    if (o->width > GOVERNOR_WIDTH_MAX)
         return opt_usage_error(command, "--width is at most 16");
+    if (!(o->acceptance >= 0 && o->acceptance <= 1))
+        return opt_usage_error(command, "--acceptance is from 0 to 1");
+    if (o->acceptance > 0 && (t->s.drives || o->csv || t->html))
+        return opt_usage_error(command, "--acceptance goes with --json and "
+                               "--repair alone");
     if (o->json && o->csv)
         return opt_usage_error(command, "--json or --csv, not both");
     for (uint32_t i = 0; i < o->policies; i++)
         if (!strcmp(o->policy[i], "static-pin") && !o->pin_file)
             return opt_usage_error(command, "static-pin needs --pin TRACE");
     if (!t->s.drives && (t->memories || t->compute || t->model))
-        return opt_usage_error(command, "time needs a --device");
+        return opt_usage_error(command, "--memory, --compute and --model need "
+                               "--simulate-drive");
     return 0;
 }
 
@@ -407,52 +428,58 @@ int cmd_replay(int argc, char **argv)
         .policies = 3,
         .prefetch = { "none" },
         .prefetches = 1,
-        .width = GOVERNOR_WIDTH_MOST,
+        .width = GOVERNOR_WIDTH_MAX,
     };
     static struct timed_args timed;
     static const struct opt table[] = {
-        { "policy", 0, OPT_CALL, &o, "A,B", "cache policies (dhd,lru,min)",
-          read_policies },
+        { "policy", 0, OPT_CALL, &o, "A,B",
+          "cache policies; default dhd,lru,min", read_policies },
         { "prefetch", 0, OPT_CALL, &o, "C,D",
-          "predictors: path, table, ema, prev, none, perfect; with a clock "
-          "also gate, auto (none)",
+          "prefetchers; gate and auto need --simulate-drive; default none",
           read_prefetches },
         { "frames", 0, OPT_CALL, &o, "N,M",
-          "experts that fit, staging not counted (1 to 20 % of all)",
+          "experts that the cache holds; default: 1, 2, 5, 10 and 20 % of all",
           read_frames },
         { "pin", 0, OPT_TEXT, &o.pin_file, "TRACE",
-          "the trace that static-pin counts", NULL },
+          "the trace whose most used experts static-pin keeps", NULL },
         { "width", 0, OPT_UINT, &o.width, "N",
-          "most guesses a layer, at most 16 (16)", NULL },
+          "prefetches in a layer, at most 16; default 16", NULL },
+        { "acceptance", 0, OPT_REAL, &o.acceptance, "P",
+          "instead: ids and experts of a pass, had it had 1 to 7 drafts that "
+          "are each right with chance P", NULL },
         { "repair", 0, OPT_FLAG, &o.repair, NULL,
-          "use what is whole of a truncated trace", NULL },
+          "read a truncated trace up to its last whole record", NULL },
         { "json", 0, OPT_FLAG, &o.json, NULL, "print JSON", NULL },
         { "csv", 0, OPT_FLAG, &o.csv, NULL, "print CSV", NULL },
         { "html", 0, OPT_TEXT, &timed.html, "FILE",
-          "write a page with curves, too", NULL },
+          "also write a page with charts", NULL },
         TIMED_OPTIONS(&timed),
+        NAMES_REPLAY,
     };
     static const struct opt_command command = {
         "sluice replay TRACE... [--policy A,B] [--prefetch C,D] [--frames N,M]",
-        "Compare cache and prefetch policies on recorded routing traces; with "
-        "--device, on a clock: what a machine with that drive, --memory and "
-        "--compute would take.\n\n"
-        "to min: points of hits that the best of all policies has more; x min: "
-        "loads, as a multiple of its. ahead, cover: loads guessed in time, "
-        "guessed at all; waste: guesses nobody asked for. trunk, exprt: time "
-        "spent waiting for them. x floor: time, as a multiple of the longer of "
-        "reads and compute.",
+        "Compare cache policies and prefetchers on recorded routing traces. "
+        "With --simulate-drive, also compute the time that a machine with that "
+        "drive, --memory and --compute would take.\n\n"
+        "The columns. to min: percentage points of hits below the policy min, "
+        "which knows the future. x min: loads as a multiple of the loads of "
+        "min. ahead: loads that a prefetch had read in time; cover: or had "
+        "begun to read. waste: prefetches that no router chose. trunk, exprt: "
+        "share of the time that compute waited for them. x floor: time as a "
+        "multiple of the longer of reads and compute.",
         table, sizeof table / sizeof *table,
     };
-    const char *paths[TRACES_MOST];
-    int count = opt_parse(&command, argc, argv, paths, TRACES_MOST);
+    const char *paths[TRACES_MAX];
+    int count = opt_parse(&command, argc, argv, paths, TRACES_MAX);
     if (count < 0)
         return opt_status(count);
     int misused = usage(&command, &o, &timed, count);
     if (misused)
         return misused;
-    if (check(timed.html, paths, count))
+    if (check(&o, &timed, paths, count))
         return 1;
+    if (o.acceptance > 0)
+        return replay_accepted(o.acceptance, paths, count, o.repair, o.json);
     if (timed.s.drives) {
         struct replay_options ro = options_of(&o);
         timed.json = o.json;
@@ -461,8 +488,8 @@ int cmd_replay(int argc, char **argv)
     }
     for (uint32_t i = 0; i < o.prefetches; i++)
         if (needs_clock(o.prefetch[i]))
-            return opt_usage_error(&command, "--prefetch %s needs a --device: "
-                                   "a trace does not have what its router "
-                                   "would say", o.prefetch[i]);
+            return opt_usage_error(&command, "--prefetch %s needs a "
+                                   "--simulate-drive: a trace alone does not "
+                                   "have what it reads", o.prefetch[i]);
     return replay_all(&o, timed.html, paths, count);
 }

@@ -2,16 +2,18 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bin/cli/opt.h"
+#include "bin/cli/terminal.h"
 #include "bin/cmd.h"
-#include "bin/opt.h"
-#include "model/synth.h"
+#include "io/clock.h"
+#include "model/tools/synth.h"
+#include "model/tools/synth_drafter.h"
 
 #define BENCH_SIZE_BYTES (UINT64_C(8) << 30)
 
-enum { OWN_OPTIONS = 5, FIELDS_MAX = 64 };
+enum { OWN_OPTIONS = 8, FIELDS_MAX = 64 };
 
 /* One field of the config on the command line. */
 struct field_slot {
@@ -47,53 +49,72 @@ static size_t field_options(struct opt *table, struct field_slot *slots)
 }
 
 struct meter {
-    bool            on;
-    struct timespec start, last;
+    bool    on; /* stderr is a terminal */
+    int64_t start_ns, last_ns;
 };
 
-static double seconds_since(const struct timespec *start)
+static double seconds_since(int64_t start_ns)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - start->tv_sec) +
-           (double)(now.tv_nsec - start->tv_nsec) / 1e9;
+    return (double)(clock_ns() - start_ns) / 1e9;
 }
 
 static void show_progress(void *arg, uint64_t done, uint64_t all)
 {
     struct meter *m = arg;
-    if (!m->on || (done < all && seconds_since(&m->last) < 0.2))
+    if (!m->on || (done < all && seconds_since(m->last_ns) < 0.2))
         return;
-    clock_gettime(CLOCK_MONOTONIC, &m->last);
-    double seconds = seconds_since(&m->start);
-    fprintf(stderr, "\rsynth: %.2f of %.2f GB, %.2f GB/s\033[K%s",
-            (double)done / 1e9, (double)all / 1e9,
-            seconds > 0 ? (double)done / 1e9 / seconds : 0.0,
-            done < all ? "" : "\n");
+    m->last_ns = clock_ns();
+    double seconds = seconds_since(m->start_ns);
+    terminal_line("synth: %.2f of %.2f GB, %.2f GB/s", (double)done / 1e9,
+                  (double)all / 1e9,
+                  seconds > 0 ? (double)done / 1e9 / seconds : 0.0);
+    if (done == all)
+        fputc('\n', stderr);
 }
 
 static int write_it(struct synth_options *o)
 {
-    struct meter meter = { .on = isatty(STDERR_FILENO) };
+    struct meter meter = { .on = terminal_has_line(),
+                           .start_ns = clock_ns() };
     struct synth_facts facts;
-    struct why why = { 0 };
-    clock_gettime(CLOCK_MONOTONIC, &meter.start);
+    struct error error = { 0 };
     o->progress = show_progress;
     o->progress_arg = &meter;
-    if (synth_plan(o, &facts, &why)) {
-        fprintf(stderr, "sluice: %s\n", why.text);
+    if (synth_plan(o, &facts, &error)) {
+        fprintf(stderr, "sluice: %s\n", error.text);
         return 1;
     }
     if (facts.above_size)
         fprintf(stderr,
-                "sluice: the least %s checkpoint is %.2f GB (%u experts a "
+                "sluice: the smallest %s checkpoint is %.2f GB (%u experts a "
                 "layer), more than --size\n",
                 o->preset, (double)facts.bytes / 1e9, facts.experts);
-    if (synth_write(o, &facts, &why)) {
-        fprintf(stderr, "%ssluice: %s\n", meter.on ? "\r\033[K" : "", why.text);
+    if (synth_write(o, &facts, &error)) {
+        fprintf(stderr, "%ssluice: %s\n", meter.on ? "\r\033[K" : "",
+                error.text);
         return 1;
     }
     return 0;
+}
+
+/* "drafter" and "drafter-mla": RadixArk's and Inferact's layout. */
+static bool is_drafter(const char *preset)
+{
+    return !strcmp(preset, "drafter") || !strcmp(preset, "drafter-mla");
+}
+
+static int write_drafter(const struct synth_options *o, const char *like)
+{
+    const struct synth_drafter_options d = {
+        .dir = o->dir, .like = like, .sparse = o->sparse, .seed = o->seed,
+        .size_bytes = o->size_bytes,
+        .kind = strcmp(o->preset, "drafter") ? DSPARK_MLA : DSPARK_GQA };
+    struct error error = { 0 };
+    uint64_t bytes;
+    if (!synth_drafter(&d, &bytes, &error))
+        return 0;
+    fprintf(stderr, "sluice: %s\n", error.text);
+    return 1;
 }
 
 static bool has_value(const struct field_slot *slots, size_t count,
@@ -111,23 +132,36 @@ int cmd_synth(int argc, char **argv)
     struct field_slot slots[FIELDS_MAX];
     struct synth_setting settings[FIELDS_MAX];
     uint64_t echo = 0;
+    const char *weights = "uniform", *like = NULL;
     struct opt table[OWN_OPTIONS + FIELDS_MAX] = {
         { "preset", 0, OPT_TEXT, &o.preset, synth_presets(),
-          "the shape to start from", NULL },
+          "the model's shape, which the options below change", NULL },
         { "sparse", 0, OPT_FLAG, &o.sparse, NULL,
-          "holes for the big matrices: real sizes, little disk", NULL },
+          "leave holes for the big matrices: full size, little disk", NULL },
+        { "packed", 0, OPT_FLAG, &o.packed, NULL,
+          "with --sparse: coded weights too, holes of an assumed .683 of the "
+          "trunk and a fifth of the scales", NULL },
+        { "weights", 0, OPT_TEXT, &weights, "uniform|llm",
+          "uniform, or spread as in trained models: normal, a scale a row of "
+          "exp(0.3 N), one column in 20 four times as wide; default uniform",
+          NULL },
         { "size", 0, OPT_SIZE, &o.size_bytes, "SIZE",
-          "as many experts as fit (bench: 8G)", NULL },
-        { "seed", 0, OPT_UINT, &o.seed, "N", "another seed, other weights",
+          "as many experts as fit in this size; default 8G for bench; of a "
+          "drafter, the most it takes", NULL },
+        { "seed", 0, OPT_UINT, &o.seed, "N", "seed of the weights; default 0",
           NULL },
         { "echo", 0, OPT_UINT, &echo, "P",
-          "greedy output is a cycle of P ids", NULL },
+          "weights whose greedy output repeats itself every P ids", NULL },
+        { "like", 0, OPT_TEXT, &like, "MODEL",
+          "the model that --preset drafter (RadixArk's layout) or drafter-mla "
+          "(Inferact's) is for", NULL },
     };
     size_t fields = field_options(table + OWN_OPTIONS, slots);
     const struct opt_command cmd = {
         "sluice synth DIR --preset NAME [--sparse] [--size SIZE] [--seed N]",
-        "Write a random checkpoint in the official layout. Every field of the "
-        "config can be set.",
+        "Write a checkpoint with random weights in the layout of the published "
+        "one, for tests and measurements. The options after --echo set fields "
+        "of config.json.",
         table, OWN_OPTIONS + fields
     };
     const char *words[1];
@@ -139,17 +173,25 @@ int cmd_synth(int argc, char **argv)
     if (!o.preset)
         return opt_usage_error(&cmd, "synth needs --preset %s",
                                synth_presets());
+    o.dir = words[0];
+    if (is_drafter(o.preset) != (like != NULL))
+        return opt_usage_error(&cmd, "--preset drafter and drafter-mla need "
+                                     "--like, others do not take it");
+    if (like)
+        return write_drafter(&o, like);
     if (!synth_is_preset(o.preset))
         return opt_usage_error(&cmd, "--preset: %s is not one of %s", o.preset,
                                synth_presets());
     bool chosen = has_value(slots, fields, "num_experts");
     if (o.size_bytes && chosen)
-        return opt_usage_error(&cmd, "--size chooses --num-experts: give one");
+        return opt_usage_error(&cmd, "give --size or --num-experts, not both");
     if (!o.size_bytes && !chosen && !strcmp(o.preset, "bench"))
         o.size_bytes = BENCH_SIZE_BYTES;
+    o.llm = !strcmp(weights, "llm");
+    if (!o.llm && strcmp(weights, "uniform"))
+        return opt_usage_error(&cmd, "--weights is uniform or llm");
     if (echo > UINT32_MAX)
         return opt_usage_error(&cmd, "--echo: too many ids");
-    o.dir = words[0];
     o.echo = (uint32_t)echo;
     o.setting = settings;
     for (size_t i = 0; i < fields; i++)

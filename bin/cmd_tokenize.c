@@ -6,31 +6,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bin/chat_lines.h"
+#include "bin/cli/opt.h"
+#include "bin/cli/session.h"
 #include "bin/cmd.h"
-#include "bin/opt.h"
-#include "bin/session.h"
-#include "model/tok.h"
-#include "model/tok_utf8.h"
-#include "model/why.h"
+#include "model/ckpt/error.h"
+#include "model/text/tok.h"
+#include "model/json/mark.h"
+#include "model/json/utf8.h"
 
 struct options {
     const char *text, *file;
-    bool        lines, decode, special;
+    bool        lines, decode, special, chat, reply;
 };
 
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 
-/* What one input line or text works with; all of it grows and is reused. */
+/* The state of the command. Buffers grow and are reused for every line. */
 struct work {
     struct options o;
     struct tok    *tok;
     FILE          *in;
     const char    *name; /* of the input, for sentences */
-    size_t         line; /* number, from 1; 0 when lines do not count */
-    char          *text; /* what was read */
+    size_t         line; /* number, from 1; 0: not line by line */
+    char          *text; /* what was read, [text_room], of which `bytes` */
     size_t         text_room, bytes;
     struct id_list ids;
-    char          *out; /* what was decoded */
+    struct buffer  said; /* of a chat */
+    bool           refused;
+    char          *out; /* what was decoded, [out_room] */
     size_t         out_room, out_bytes;
 };
 
@@ -71,6 +75,21 @@ static int read_all(struct work *w)
     return ferror(w->in) ? complain(w, strerror(errno)) : 0;
 }
 
+/* The first line must be UTF-8, and loses the mark of it. Returns 1, or -1
+ * after a sentence. */
+static int check_mark(struct work *w)
+{
+    size_t skip;
+    const char *what = text_mark(w->text, w->bytes, &skip);
+    if (what) {
+        complain(w, what);
+        return -1;
+    }
+    w->bytes -= skip;
+    memmove(w->text, w->text + skip, w->bytes + 1);
+    return 1;
+}
+
 /* Read the next line without its end. Returns 1, 0 at the end of the input, or
  * -1 after a sentence. */
 static int read_line(struct work *w)
@@ -90,7 +109,7 @@ static int read_line(struct work *w)
     if (w->bytes > 0 && w->text[w->bytes - 1] == '\r')
         w->bytes--;
     w->text[w->bytes] = 0;
-    return 1;
+    return w->line == 1 ? check_mark(w) : 1;
 }
 
 static int encode(struct work *w, const char *text, size_t bytes)
@@ -167,15 +186,16 @@ static int decode(struct work *w)
     return 0;
 }
 
-/* Copy w->out to `to` with U+FFFD for what is no UTF-8: one for each longest
- * beginning of a character, as Python's "replace" does. Returns the length. */
+/* Copy w->out to `to`, with U+FFFD for bytes that are not UTF-8: one for each
+ * longest prefix of a character, as Python's "replace" does. Returns the
+ * length. */
 static size_t replace_invalid(const struct work *w, char *to)
 {
     size_t length = 0;
     for (size_t i = 0; i < w->out_bytes;) {
         uint32_t cp;
         size_t left = w->out_bytes - i;
-        int got = tok_utf8_next(w->out + i, left, &cp);
+        int got = utf8_next(w->out + i, left, &cp);
         size_t used = got > 0 ? (size_t)got : got < 0 ? (size_t)-got : left;
         if (got > 0)
             memcpy(to + length, w->out + i, used);
@@ -187,8 +207,8 @@ static size_t replace_invalid(const struct work *w, char *to)
     return length;
 }
 
-/* Print w->out as a JSON string in ASCII, so that a line stays a line for
- * readers that also end one at U+2028. */
+/* Print w->out as a JSON string in ASCII: some readers end a line at U+2028
+ * too. */
 static int print_json(struct work *w)
 {
     char *text = malloc(w->out_bytes * (sizeof REPLACEMENT - 1) + 1);
@@ -197,11 +217,25 @@ static int print_json(struct work *w)
     char *line = json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
     int status = line ? 0 : complain(w, strerror(ENOMEM));
     if (line)
-        puts(line); /* a failed write is found at the end */
+        puts(line); /* run checks for write errors at the end */
     free(line);
     json_decref(value);
     free(text);
     return status;
+}
+
+/* A chat request or a reply; the line that is printed tells of a refusal. */
+static int chat_line(struct work *w)
+{
+    int status = w->o.chat
+                     ? chat_lines_encode(w->tok, w->text, w->bytes, &w->said)
+                     : chat_lines_reply(w->tok, w->text, w->bytes, &w->said);
+    if (status < 0)
+        return complain(w, strerror(ENOMEM));
+    w->refused |= status;
+    fwrite(w->said.bytes, 1, w->said.count, stdout);
+    putchar('\n'); /* a failed write is found at the end */
+    return 0;
 }
 
 static int each_line(struct work *w)
@@ -210,7 +244,9 @@ static int each_line(struct work *w)
         int got = read_line(w);
         if (got <= 0)
             return got < 0;
-        int status = w->o.decode ? decode(w) : encode_json(w);
+        int status = w->o.chat || w->o.reply ? chat_line(w)
+                     : w->o.decode           ? decode(w)
+                                             : encode_json(w);
         if (!status && w->o.decode && w->o.lines)
             status = print_json(w);
         else if (!status && w->o.decode)
@@ -220,7 +256,7 @@ static int each_line(struct work *w)
     }
 }
 
-/* The input as a stream, with its name; NULL with errno. */
+/* Open the input and set its name. NULL and errno on failure. */
 static FILE *open_input(struct work *w)
 {
     w->name = w->o.text ? "-p" : w->o.file ? w->o.file : "stdin";
@@ -246,31 +282,35 @@ static int run(struct work *w)
         w->line = 0;
         status = complain(w, strerror(errno));
     }
-    return status;
+    return status ? status : w->refused;
 }
 
 int cmd_tokenize(int argc, char **argv)
 {
     struct work w = { 0 };
     const struct opt table[] = {
-        { "prompt", 'p', OPT_TEXT, &w.o.text, "TEXT", "the input itself",
+        { "prompt", 'p', OPT_TEXT, &w.o.text, "TEXT", "the input",
           NULL },
         { "file", 'f', OPT_TEXT, &w.o.file, "FILE",
-          "read it from FILE, not stdin", NULL },
+          "a file with the input; default: stdin", NULL },
         { "lines", 0, OPT_FLAG, &w.o.lines, NULL,
-          "line by line; text is then one JSON string a line", NULL },
-        { "decode", 0, OPT_FLAG, &w.o.decode, NULL, "ids to text", NULL },
+          "work line by line; text is one JSON string a line", NULL },
+        { "decode", 0, OPT_FLAG, &w.o.decode, NULL, "from ids to text", NULL },
         { "special", 0, OPT_FLAG, &w.o.special, NULL,
-          "recognise special tokens in text", NULL },
+          "turn special tokens in the text into their ids", NULL },
+        { "chat", 0, OPT_FLAG, &w.o.chat, NULL,
+          "each line is the body of a chat request", NULL },
+        { "reply", 0, OPT_FLAG, &w.o.reply, NULL,
+          "each line is {\"ids\": [...]}, a reply; print its message", NULL },
     };
     const struct opt_command command = {
         .usage = "sluice tokenize MODEL [-p TEXT | -f FILE] [--decode] "
                  "[options]",
-        .about = "Text to comma-separated ids, or back with --decode. MODEL "
-                 "needs no more than\ntiktoken.model and "
-                 "tokenizer_config.json. Decoding writes special tokens as "
-                 "their\ntext. Bytes that are not UTF-8 stay as they are; with "
-                 "--lines they become U+FFFD.",
+        .about = "Turn text into comma-separated token ids, or ids into text "
+                 "with --decode. The folder MODEL needs only tiktoken.model "
+                 "and tokenizer_config.json. Special tokens are decoded to "
+                 "their text. Bytes that are not UTF-8 are written as they "
+                 "are; with --lines, as U+FFFD.",
         .table = table,
         .count = sizeof table / sizeof *table,
     };
@@ -282,15 +322,21 @@ int cmd_tokenize(int argc, char **argv)
         return opt_usage_error(&command, "tokenize needs the folder of a "
                                "model");
     if (w.o.text && w.o.file)
-        return opt_usage_error(&command, "-p and -f exclude each other");
-    struct why why = { 0 };
-    if (tok_open(&w.tok, dir, &why))
-        return session_failed(dir, &why);
-    if (w.o.lines) /* whoever feeds lines one by one gets answers one by one */
+        return opt_usage_error(&command, "give -p or -f, not both");
+    if ((w.o.chat || w.o.reply) && !w.o.lines)
+        return opt_usage_error(&command, "--chat and --reply need --lines");
+    if (w.o.chat + w.o.reply + w.o.decode + w.o.special > 1)
+        return opt_usage_error(&command, "give one of --chat, --reply, "
+                                         "--decode and --special");
+    struct error error = { 0 };
+    if (tok_open(&w.tok, dir, &error))
+        return session_failed(dir, &error);
+    if (w.o.lines) /* a program that writes a line can wait for its answer */
         setvbuf(stdout, NULL, _IOLBF, 0);
     int status = run(&w);
     tok_close(w.tok);
     id_list_free(&w.ids);
+    buffer_free(&w.said);
     free(w.text);
     free(w.out);
     return status;

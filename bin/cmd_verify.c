@@ -6,20 +6,30 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bin/cli/drafter.h"
+#include "bin/cli/json.h"
+#include "bin/cli/session.h"
+#include "bin/cli/terminal.h"
 #include "bin/cmd.h"
-#include "bin/session.h"
 #include "compute/team.h"
-#include "model/verify.h"
-#include "sched/stream.h"
+#include "io/clock.h"
+#include "io/host.h"
+#include "model/dspark/inspect.h"
+#include "model/k3/threads.h"
+#include "model/tools/verified.h"
+#include "model/tools/verify.h"
 
 enum { PROGRESS_NS = 200 * 1000 * 1000 };
+#define VERIFY_MEMORY_USUAL ((uint64_t)1 << 30)
 
 struct verify_args {
-    const char *io;
-    uint64_t threads, most; /* problems that are told */
-    bool     json, progress;
+    const char *io, *packed;
+    struct parts_args parts;
+    uint64_t threads, max; /* max: problems to print */
+    uint64_t memory_bytes;
+    bool     json, progress, again;
     json_t  *problems;
-    uint64_t told;
+    uint64_t found; /* problems so far */
     int64_t  begin_ns, shown_ns;
 };
 
@@ -27,20 +37,20 @@ static void problem(void *arg, const char *file, const char *tensor,
                     const char *text)
 {
     struct verify_args *a = arg;
-    if (a->told++ >= a->most)
+    if (a->found++ >= a->max)
         return;
     if (a->json) {
         json_t *o = json_object();
         if (file)
-            json_object_set_new(o, "file", json_string(file));
+            json_object_set_new(o, "file", json_bytes(file));
         if (tensor)
-            json_object_set_new(o, "tensor", json_string(tensor));
-        json_object_set_new(o, "text", json_string(text));
+            json_object_set_new(o, "tensor", json_bytes(tensor));
+        json_object_set_new(o, "text", json_bytes(text));
         json_array_append_new(a->problems, o);
         return;
     }
     if (a->progress)
-        fputs("\r\033[K", stderr);
+        terminal_clear();
     if (tensor)
         printf("%s: tensor %s: %s\n", file, tensor, text);
     else if (file)
@@ -53,7 +63,7 @@ static void problem(void *arg, const char *file, const char *tensor,
 static void progress(void *arg, uint64_t done, uint64_t all)
 {
     struct verify_args *a = arg;
-    int64_t now = stream_clock_ns();
+    int64_t now = clock_ns();
     if (!a->progress || now - a->shown_ns < PROGRESS_NS)
         return;
     if (!a->begin_ns)
@@ -61,14 +71,12 @@ static void progress(void *arg, uint64_t done, uint64_t all)
     a->shown_ns = now;
     double s = (double)(now - a->begin_ns) / 1e9;
     double rate = s > 0 ? (double)done / s : 0;
-    fprintf(stderr, "\r\033[K%.1f of %.1f GB, %.2f GB/s", (double)done / 1e9,
-            (double)all / 1e9, rate / 1e9);
-    if (rate > 0)
-        fprintf(stderr, ", %.0f s to go", (double)(all - done) / rate);
-    fflush(stderr);
+    terminal_line("%.1f of %.1f GB, %.2f GB/s, %.0f s to go",
+                  (double)done / 1e9, (double)all / 1e9, rate / 1e9,
+                  rate > 0 ? (double)(all - done) / rate : 0.0);
 }
 
-static void print_json(struct verify_args *a, const struct verify_facts *f)
+static int print_json(struct verify_args *a, const struct verify_facts *f)
 {
     json_t *root = json_object();
     json_object_set_new(root, "files", json_integer(f->files));
@@ -76,59 +84,91 @@ static void print_json(struct verify_args *a, const struct verify_facts *f)
                         json_integer((json_int_t)f->tensors));
     json_object_set_new(root, "read_bytes",
                         json_integer((json_int_t)f->bytes));
+    json_object_set_new(root, "packed_files", json_integer(f->packed_files));
+    json_object_set_new(root, "packed_compared_bytes",
+                        json_integer((json_int_t)f->packed_bytes));
+    json_object_set_new(root, "unchanged_files", json_integer(f->unchanged));
+    json_object_set_new(root, "files_with_digest", json_integer(f->summed));
     json_object_set_new(root, "seconds", json_real(f->seconds));
     json_object_set_new(root, "problem_count",
                         json_integer((json_int_t)f->problems));
     json_object_set_new(root, "problems", json_incref(a->problems));
-    json_dumpf(root, stdout, JSON_INDENT(1));
-    putchar('\n');
-    json_decref(root);
+    return json_print(root, JSON_INDENT(1));
 }
 
 static void print_end(const struct verify_args *a,
                       const struct verify_facts *f)
 {
-    if (f->problems > a->most)
-        printf("and %" PRIu64 " more (see --most)\n", f->problems - a->most);
+    if (f->problems > a->max)
+        printf("and %" PRIu64 " more (see --max-problems)\n",
+               f->problems - a->max);
     printf("%" PRIu32 " files, %" PRIu64 " tensors, %.3f GB in %.2f s: "
            "%.2f GB/s; ", f->files, f->tensors, (double)f->bytes / 1e9,
            f->seconds, f->seconds > 0 ? (double)f->bytes / f->seconds / 1e9
                                       : 0);
+    if (f->unchanged)
+        printf("%" PRIu32 " files unchanged since they were found sound "
+               "(--again reads them too); ", f->unchanged);
+    if (a->parts.count)
+        printf("every checksum of the parts compared; ");
+    else if (f->summed)
+        printf("%" PRIu32 " digests compared; ", f->summed);
+    else
+        printf("no digests to compare: neither the download's metadata nor "
+               "SHA256SUMS; ");
+    if (f->packed_files)
+        printf("%" PRIu32 " coded files decoded and compared; ",
+               f->packed_files);
     if (f->problems)
         printf("%" PRIu64 " problem%s\n", f->problems,
                f->problems > 1 ? "s" : "");
     else
-        puts("no problem");
+        puts("no problems");
+}
+
+/* Without -m as much as serves, or what there is if that is less. */
+static uint64_t memory_bytes(const struct verify_args *a)
+{
+    struct host host;
+    if (a->memory_bytes)
+        return a->memory_bytes;
+    host_read(&host, "");
+    uint64_t bytes = host_budget(&host);
+    return bytes < VERIFY_MEMORY_USUAL ? bytes : VERIFY_MEMORY_USUAL;
 }
 
 static int verify(struct verify_args *a, const char *model)
 {
     struct verify_facts facts;
-    struct why why = { 0 };
-    struct team *team;
-    if (!a->threads && !team_open(&team, 0)) {
-        a->threads = team_threads(team);
-        team_close(team);
-    }
+    struct error error = { 0 };
     struct verify_options o = {
-        .dir = model, .io = a->io,
-        .threads = a->threads ? (uint32_t)a->threads : 1,
+        .dir = model, .io = a->io, .packed = a->packed,
+        .threads = k3_threads_or_default((uint32_t)a->threads),
+        .memory_bytes = memory_bytes(a), .keep_list = true,
+        .again = a->again,
         .problem = problem, .progress = progress, .arg = a,
     };
-    a->progress = isatty(STDERR_FILENO);
+    a->progress = terminal_has_line();
     a->problems = json_array();
-    int err = verify_run(&facts, &o, &why);
+    int bad = 0;
+    int err = a->parts.count ? verify_parts(&facts, &o, a->parts.path,
+                                            a->parts.count, &error)
+                             : verify_run(&facts, &o, &error);
     if (a->progress)
-        fputs("\r\033[K", stderr);
+        terminal_clear();
     if (!err && a->json)
-        print_json(a, &facts);
+        bad = print_json(a, &facts);
     else if (!err)
         print_end(a, &facts);
     json_decref(a->problems);
     if (err)
-        return session_failed(model, &why);
+        return session_failed(model, &error);
+    if (facts.list_error)
+        fprintf(stderr, "sluice: %s/" VERIFIED_NAME " cannot be continued "
+                "(%s): the next verify reads everything again\n", model,
+                strerror(-facts.list_error));
     if (!facts.problems)
-        return 0;
+        return bad;
     fflush(stdout);
     fprintf(stderr, "sluice: %s: %" PRIu64 " problem%s found\n", model,
             facts.problems, facts.problems > 1 ? "s" : "");
@@ -137,19 +177,34 @@ static int verify(struct verify_args *a, const char *model)
 
 int cmd_verify(int argc, char **argv)
 {
-    struct verify_args a = { .io = "auto", .most = 100 };
+    struct verify_args a = { .io = "auto", .max = 100 };
     const struct opt table[] = {
+        { "memory", 'm', OPT_SIZE, &a.memory_bytes, "SIZE",
+          "memory to stay below, like 512M; default: 1G, or what is free",
+          NULL },
+        { "again", 0, OPT_FLAG, &a.again, NULL,
+          "also read the files that an earlier verify found sound and that "
+          "have not changed since", NULL },
         { "threads", 't', OPT_UINT, &a.threads, "N",
-          "threads that check; default: the physical cores", NULL },
+          "threads; default: one a physical core", NULL },
         { "io", 0, OPT_TEXT, &a.io, "METHOD",
-          "how to read: auto, uring or pread", NULL },
-        { "most", 0, OPT_UINT, &a.most, "N",
-          "problems that are named one by one; default 100", NULL },
+          "how to read: auto, uring or pread; default auto", NULL },
+        { "packed", 0, OPT_TEXT, &a.packed, "auto|off|require|DIR",
+          "coded weights to compare with their shards: those beside the model "
+          "if there are any, none, all, or those of a folder; default auto",
+          NULL },
+        PARTS_OPTION(&a.parts),
+        { "max-problems", 0, OPT_UINT, &a.max, "N",
+          "problems to print, the rest is counted; default 100", NULL },
+        { "most", 0, OPT_UINT, &a.max, "N", NULL, NULL }, /* its old name */
         { "json", 0, OPT_FLAG, &a.json, NULL, "print JSON", NULL },
     };
     const struct opt_command cmd = {
         "sluice verify MODEL [options]",
-        "Read everything once and check everything that can be checked.",
+        "Read every byte of the model once and check files, headers, shapes, "
+        "values and digests. MODEL/" VERIFIED_NAME " lists the files without "
+        "problems, which are not read again until they change. So a verify "
+        "that was interrupted continues where it stopped.",
         table, sizeof table / sizeof *table };
     const char *model = NULL;
     int words = opt_parse(&cmd, argc, argv, &model, 1);
@@ -162,5 +217,7 @@ int cmd_verify(int argc, char **argv)
                                TEAM_THREADS_MAX);
     if (strcmp(a.io, "auto") && strcmp(a.io, "uring") && strcmp(a.io, "pread"))
         return opt_usage_error(&cmd, "--io is auto, uring or pread");
+    if (!a.json && dspark_is_drafter(model))
+        return drafter_verify(model);
     return verify(&a, model);
 }

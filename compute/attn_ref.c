@@ -23,7 +23,7 @@ static void kda_decay_ref(float *alpha, const float *z, const void *dt_bias,
     for (size_t i = 0; i < n; i++) {
         float bias;
         memcpy(&bias, (const char *)dt_bias + i * sizeof bias, sizeof bias);
-        float gate = vmath_sigma1(rate * (z[i] + bias));
+        float gate = vmath_sigmoid1(rate * (z[i] + bias));
         alpha[i] = vmath_exp1(lower_bound * gate);
     }
 }
@@ -62,22 +62,22 @@ static void mla_head(float *mix, const float *qa, const float *qr,
                      size_t rope, float scale)
 {
     const size_t width = latent + rope;
-    float most = -INFINITY;
+    float max = -INFINITY;
     double sum = 0.0;
     memset(mix, 0, latent * sizeof *mix);
     for (size_t base = 0; base < positions; base += MLA_BLOCK) {
         const float *rows = cache + base * width;
         size_t n = positions - base < MLA_BLOCK ? positions - base : MLA_BLOCK;
-        float e[MLA_BLOCK], lane[LANES] = { 0 }, before = most;
+        float e[MLA_BLOCK], lane[LANES] = { 0 }, before = max;
         for (size_t p = 0; p < n; p++) {
             e[p] = mla_score(qa, qr, rows + p * width, latent, rope) * scale;
-            most = e[p] > most ? e[p] : most;
+            max = e[p] > max ? e[p] : max;
         }
         for (size_t p = 0; p < n; p++) {
-            e[p] = vmath_exp1(e[p] - most);
+            e[p] = vmath_exp1(e[p] - max);
             lane[p % LANES] += e[p];
         }
-        float c = vmath_exp1(before - most);
+        float c = vmath_exp1(before - max);
         sum = sum * (double)c + (double)fold(lane);
         for (size_t i = 0; i < latent; i++) {
             mix[i] *= c;

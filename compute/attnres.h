@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct kern;
+
 enum { ATTN_SOURCES_MAX = 64 };
 
 /*   h        f32 [width]          written; must not be one of the sources
@@ -23,8 +25,8 @@ enum { ATTN_SOURCES_MAX = 64 };
  *          softmax denominator in double, s ascending; each probability rounded
  *          to float32; h[i] by fma from +0, s ascending.
  * Errors   false if any output is not finite. */
-bool attn_mix(float *h, const float *const *sources, unsigned n,
-              const void *norm_bf16, const void *proj_bf16, size_t width,
-              float eps);
+bool attn_mix(const struct kern *kern, float *h, const float *const *sources,
+              unsigned n, const void *norm_bf16, const void *proj_bf16,
+              size_t width, float eps);
 
 #endif

@@ -10,14 +10,15 @@ enum {
     FAR_BYTES = 1 << 20,    /* of x: half an L2, beside what streams by */
 };
 
-bool bf16_gemm(float *y, size_t ldy, const void *w, size_t cols,
-               const float *xp, size_t rows, size_t begin, size_t end)
+bool bf16_gemm(const struct kern *kern, float *y, size_t ldy, const void *w,
+               size_t cols, const float *xp, size_t rows, size_t begin,
+               size_t end)
 {
     assert(rows >= 1 && rows <= GEMM_ROWS_MAX);
     assert(cols >= 1);
     assert(begin <= end);
     assert(end <= ldy || rows == 1);
-    return kern.bf16_gemm(y, ldy, w, cols, xp, rows, begin, end);
+    return kern->bf16_gemm(y, ldy, w, cols, xp, rows, begin, end);
 }
 
 size_t bf16_grain(size_t cols, size_t rows)
@@ -28,13 +29,13 @@ size_t bf16_grain(size_t cols, size_t rows)
     return grain ? grain : 8;
 }
 
-bool bf16_gemv_t(float *y, const void *w, size_t rows, size_t cols,
-                 const float *x)
+bool bf16_gemv_t(const struct kern *kern, float *y, const void *w, size_t rows,
+                 size_t cols, const float *x)
 {
-    return kern.bf16_gemv_t(y, w, rows, cols, x);
+    return kern->bf16_gemv_t(y, w, rows, cols, x);
 }
 
-void bf16_widen(float *y, const void *src, size_t n)
+void bf16_widen(const struct kern *kern, float *y, const void *src, size_t n)
 {
-    kern.bf16_widen(y, src, n);
+    kern->bf16_widen(y, src, n);
 }

@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct kern;
+
 enum { GEMM_ROWS_MAX = 512 };
 
 /* y[r][o] = sum_c W[o][c] * x[r][c] for output rows o in [begin, end).
@@ -31,8 +33,9 @@ enum { GEMM_ROWS_MAX = 512 };
  * Cost     Reads (end-begin)*cols*2 bytes of weights once while the packed rows
  *          of a group fit in L2; memory bandwidth binds up to about 8 rows, the
  *          fma units above. */
-bool bf16_gemm(float *y, size_t ldy, const void *w, size_t cols,
-               const float *xp, size_t rows, size_t begin, size_t end);
+bool bf16_gemm(const struct kern *kern, float *y, size_t ldy, const void *w,
+               size_t cols, const float *xp, size_t rows, size_t begin,
+               size_t end);
 
 /* Output rows that a thread should take at a time, a multiple of 8. Little when
  * the packed rows stay in L2, for an even split; else more, because each take
@@ -44,10 +47,10 @@ size_t bf16_grain(size_t cols, size_t rows);
  *   y  f32 [cols]     w  bf16 [rows][cols], any address     x  f32 [rows]
  *
  * Order    Each y[c] by itself: r ascending, one fma each, from +0. */
-bool bf16_gemv_t(float *y, const void *w, size_t rows, size_t cols,
-                 const float *x);
+bool bf16_gemv_t(const struct kern *kern, float *y, const void *w, size_t rows,
+                 size_t cols, const float *x);
 
 /* y[i] = src[i] as float32 (exact). src is n bf16 at any address. */
-void bf16_widen(float *y, const void *src, size_t n);
+void bf16_widen(const struct kern *kern, float *y, const void *src, size_t n);
 
 #endif

@@ -6,13 +6,15 @@
  * history and passes zeros before the first position. They are raw projection
  * outputs, from before any convolution.
  *
- * Order    j ascending, one fma each, from +0; silu(a) = a * sigma(a).
+ * Order    j ascending, one fma each, from +0; silu(a) = a * sigmoid(a).
  * Threads  Split channels [begin, end) as you like; the bits stay.
  */
 #ifndef COMPUTE_CONV_H
 #define COMPUTE_CONV_H
 
 #include <stddef.h>
+
+struct kern;
 
 enum { CONV_KERNEL_MAX = 16 };
 
@@ -21,7 +23,7 @@ enum { CONV_KERNEL_MAX = 16 };
  *   taps  f32 [channels][kernel]     any address
  *
  * Needs    1 <= kernel <= CONV_KERNEL_MAX. */
-void conv_silu(float *y, const float *const *in, const void *taps_f32,
-               size_t begin, size_t end, unsigned kernel);
+void conv_silu(const struct kern *kern, float *y, const float *const *in,
+               const void *taps_f32, size_t begin, size_t end, unsigned kernel);
 
 #endif

@@ -6,6 +6,7 @@
 #include "compute/kern.h"
 #include "compute/mxfp4.h"
 #include "compute/pack.h"
+#include "compute/u3.h"
 
 enum { LANES = 16 };
 
@@ -104,10 +105,32 @@ static void bf16_widen_ref(float *y, const void *src, size_t n)
         y[i] = widen(src, i);
 }
 
+static void u3_rows_entry(void *dst, const struct u3 *u, uint32_t begin,
+                          uint32_t end)
+{
+    uint8_t *to = dst;
+    for (uint32_t r = begin; r < end; r++, to += (size_t)u->cols * 2)
+        u3_row_ref(to, u, r);
+}
+
+static bool u3_gemm_ref(float *y, size_t ldy, const struct u3 *u, uint32_t row,
+                        const float *xp, size_t rows, size_t begin, size_t end)
+{
+    uint8_t w[2 * U3_COLS_MAX];
+    bool finite = true;
+    for (size_t o = begin; o < end; o++) {
+        u3_row_ref(w, u, row + (uint32_t)(o - begin));
+        finite &= bf16_gemm_ref(y, ldy, w, u->cols, xp, rows, o, o + 1);
+    }
+    return finite;
+}
+
 void gemm_fill_ref(struct kern *k)
 {
     k->bf16_gemm = bf16_gemm_ref;
     k->bf16_gemv_t = bf16_gemv_t_ref;
     k->bf16_widen = bf16_widen_ref;
     k->mxfp4_gemm = mxfp4_gemm_ref;
+    k->u3_rows = u3_rows_entry;
+    k->u3_gemm = u3_gemm_ref;
 }

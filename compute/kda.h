@@ -11,13 +11,16 @@
 
 #include <stddef.h>
 
-/* alpha[i] = exp(lower_bound * sigma(exp(a_log) * (z[i] + dt_bias[i]))), in
- * that order, float32, exp and sigma of vmath.h. For one head: a_log is its
+struct kern;
+
+/* alpha[i] = exp(lower_bound * sigmoid(exp(a_log) * (z[i] + dt_bias[i]))), in
+ * that order, float32, exp and sigmoid of vmath.h. For one head: a_log is its
  * own, z and dt_bias are its n key channels.
  *
  *   alpha, z  f32 [n], may be the same      dt_bias  f32 [n], any address */
-void kda_decay(float *alpha, const float *z, const void *dt_bias_f32,
-               float a_log, float lower_bound, size_t n);
+void kda_decay(const struct kern *kern, float *alpha, const float *z,
+               const void *dt_bias_f32, float a_log, float lower_bound,
+               size_t n);
 
 /* One position of one head: decay, read, write, read.
  *
@@ -32,8 +35,8 @@ void kda_decay(float *alpha, const float *z, const void *dt_bias_f32,
  *
  * Order    float32; both sums i ascending, one fma each, from +0.
  * Cost     Reads and writes the state once. */
-void kda_step(float *o, float *state, const float *q, const float *k,
-              const float *v, const float *alpha, float beta, size_t dk,
-              size_t dv);
+void kda_step(const struct kern *kern, float *o, float *state, const float *q,
+              const float *k, const float *v, const float *alpha, float beta,
+              size_t dk, size_t dv);
 
 #endif

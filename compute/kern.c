@@ -2,13 +2,14 @@
 
 #include <assert.h>
 
-struct kern kern;
-
-#if defined(__x86_64__)
+#ifdef KERN_X86
 static bool cpu_has(enum isa isa)
 {
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        !__builtin_cpu_supports("bmi2") || !__builtin_cpu_supports("popcnt"))
         return false;
+    if (isa == ISA_GFNI)
+        return __builtin_cpu_supports("gfni");
     return isa == ISA_AVX2 || (__builtin_cpu_supports("avx512f") &&
                                __builtin_cpu_supports("avx512bw") &&
                                __builtin_cpu_supports("avx512vl") &&
@@ -16,35 +17,46 @@ static bool cpu_has(enum isa isa)
 }
 #endif
 
-enum isa kern_init(enum isa most)
+enum isa kern_init(struct kern *kern, enum isa max)
 {
-    assert(most < ISA_COUNT);
-    enum isa reached = ISA_REF;
-    gemm_fill_ref(&kern);
-    row_fill_ref(&kern);
-    attn_fill_ref(&kern);
-#if defined(__x86_64__)
-    if (most >= ISA_AVX2 && cpu_has(ISA_AVX2)) {
-        bf16_fill_avx2(&kern);
-        mxfp4_fill_avx2(&kern);
-        row_fill_avx2(&kern);
-        attn_fill_avx2(&kern);
-        reached = ISA_AVX2;
+    assert(max < ISA_COUNT);
+    kern->isa = ISA_REF;
+    gemm_fill_ref(kern);
+    row_fill_ref(kern);
+    attn_fill_ref(kern);
+    u3_code_fill_ref(kern);
+#ifdef KERN_X86
+    if (max >= ISA_AVX2 && cpu_has(ISA_AVX2)) {
+        bf16_fill_avx2(kern);
+        mxfp4_fill_avx2(kern);
+        row_fill_avx2(kern);
+        attn_fill_avx2(kern);
+        u3_code_fill_avx2(kern);
+        u3_fill_avx2(kern);
+        kern->isa = ISA_AVX2;
     }
-    if (most >= ISA_AVX512 && cpu_has(ISA_AVX512)) {
-        bf16_fill_avx512(&kern);
-        mxfp4_fill_avx512(&kern);
-        row_fill_avx512(&kern);
-        attn_fill_avx512(&kern);
-        reached = ISA_AVX512;
+    if (max >= ISA_GFNI && cpu_has(ISA_GFNI)) {
+        u3_fill_gfni(kern);
+        kern->isa = ISA_GFNI;
+    }
+    if (max >= ISA_AVX512 && cpu_has(ISA_AVX512)) {
+        bf16_fill_avx512(kern);
+        mxfp4_fill_avx512(kern);
+        row_fill_avx512(kern);
+        attn_fill_avx512(kern);
+        u3_code_fill_avx512(kern);
+        u3_fill_avx512(kern);
+        kern->isa = ISA_AVX512;
     }
 #endif
-    return reached;
+    return kern->isa;
 }
 
 const char *isa_name(enum isa isa)
 {
-    static const char *const names[ISA_COUNT] = { "ref", "avx2", "avx512" };
+    static const char *const names[ISA_COUNT] = {
+        "ref", "avx2", "gfni", "avx512",
+    };
     assert(isa < ISA_COUNT);
     return names[isa];
 }

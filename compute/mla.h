@@ -26,6 +26,8 @@
 
 #include <stddef.h>
 
+struct kern;
+
 enum { MLA_BLOCK = 64 };
 
 /* Floats of scratch that mla_attend needs. */
@@ -36,8 +38,9 @@ size_t mla_scratch(size_t heads, size_t latent, size_t rope);
  *   cache  f32 [positions][latent+rope]
  *
  * Needs    positions >= 1, latent >= 1; no alignment. */
-void mla_attend(float *mix, const float *qa, const float *qr, size_t heads,
-                const float *cache, size_t positions, size_t latent,
-                size_t rope, float scale, float *scratch);
+void mla_attend(const struct kern *kern, float *mix, const float *qa,
+                const float *qr, size_t heads, const float *cache,
+                size_t positions, size_t latent, size_t rope, float scale,
+                float *scratch);
 
 #endif

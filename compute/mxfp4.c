@@ -6,15 +6,15 @@
 #include "compute/bf16.h"
 #include "compute/kern.h"
 
-bool mxfp4_gemm(float *y, size_t ldy, const void *w, const void *scale,
-                size_t cols, const float *xp, size_t rows, size_t begin,
-                size_t end)
+bool mxfp4_gemm(const struct kern *kern, float *y, size_t ldy, const void *w,
+                const void *scale, size_t cols, const float *xp, size_t rows,
+                size_t begin, size_t end)
 {
     assert(rows >= 1 && rows <= GEMM_ROWS_MAX);
     assert(cols >= 1 && cols % MXFP4_BLOCK == 0);
     assert(begin <= end);
     assert(end <= ldy || rows == 1);
-    return kern.mxfp4_gemm(y, ldy, w, scale, cols, xp, rows, begin, end);
+    return kern->mxfp4_gemm(y, ldy, w, scale, cols, xp, rows, begin, end);
 }
 
 float mxfp4_element(unsigned code)

@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct kern;
+
 enum { MXFP4_BLOCK = 32 };
 
 /* y[r][o] = sum_c W[o][c] * x[r][c] for output rows o in [begin, end).
@@ -31,9 +33,9 @@ enum { MXFP4_BLOCK = 32 };
  *          2l, then 2l+1, of each block, blocks ascending, one fma each, from
  *          +0; the sixteen lanes fold 16 > 8 > 4 > 2 > 1, low + high half.
  * Cost     Reads (end-begin)*cols*17/32 bytes of weights. */
-bool mxfp4_gemm(float *y, size_t ldy, const void *w, const void *scale,
-                size_t cols, const float *xp, size_t rows, size_t begin,
-                size_t end);
+bool mxfp4_gemm(const struct kern *kern, float *y, size_t ldy, const void *w,
+                const void *scale, size_t cols, const float *xp, size_t rows,
+                size_t begin, size_t end);
 
 /* The value of one element: the low four bits of `code`. */
 float mxfp4_element(unsigned code);

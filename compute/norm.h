@@ -14,18 +14,21 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct kern;
+
 /* y[i] = x[i] * (1 / sqrt(mean(x^2) + eps)) * gain[i]. y may be x.
  *
  *   y, x  f32 [n]      gain  bf16 [n], any address */
-bool rms_norm(float *y, const float *x, const void *gain_bf16, size_t n,
-              float eps);
+bool rms_norm(const struct kern *kern, float *y, const float *x,
+              const void *gain_bf16, size_t n, float eps);
 
 /* The same with a float32 gain at any address. */
-bool rms_norm_f32(float *y, const float *x, const void *gain_f32, size_t n,
-                  float eps);
+bool rms_norm_f32(const struct kern *kern, float *y, const float *x,
+                  const void *gain_f32, size_t n, float eps);
 
 /* x[i] = x[i] * (scale / sqrt(sum(x^2) + eps)), in place: the sum, not the
  * mean. */
-void l2_norm(float *x, size_t n, float eps, float scale);
+void l2_norm(const struct kern *kern, float *x, size_t n, float eps,
+             float scale);
 
 #endif

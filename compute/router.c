@@ -6,11 +6,11 @@
 
 #include "compute/kern.h"
 
-bool router_scores(float *s, const void *w_bf16, const float *x, size_t cols,
-                   size_t begin, size_t end)
+bool router_scores(const struct kern *kern, float *s, const void *w_bf16,
+                   const float *x, size_t cols, size_t begin, size_t end)
 {
     assert(begin <= end);
-    return kern.router_scores(s, w_bf16, x, cols, begin, end);
+    return kern->router_scores(s, w_bf16, x, cols, begin, end);
 }
 
 static float biased(const float *s, const void *bias_f32, size_t e)

@@ -11,7 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* s[e] = sigma( (float) sum_c W[e][c] * x[c] ) for experts e in [begin, end).
+struct kern;
+
+/* s[e] = sigmoid( (float) sum_c W[e][c] * x[c] ) for experts e in [begin, end).
  *
  *   s  f32 [experts]      written at [begin, end)
  *   w  bf16 [end-begin][cols], points at row `begin`; any address
@@ -19,10 +21,10 @@
  *
  * Order    Double, sixteen lanes: lane l takes columns l, l+16, ..., ascending,
  *          from +0 (each product is exact); fold 16 > 8 > 4 > 2 > 1, low half +
- *          high half; rounded to float32; sigma of vmath.h.
+ *          high half; rounded to float32; sigmoid of vmath.h.
  * Errors   false if any of the sums is not finite. */
-bool router_scores(float *s, const void *w_bf16, const float *x, size_t cols,
-                   size_t begin, size_t end);
+bool router_scores(const struct kern *kern, float *s, const void *w_bf16,
+                   const float *x, size_t cols, size_t begin, size_t end);
 
 /* Choose the k experts with the largest s[e] + bias[e] (float32 sum), equal
  * ones by lowest index; ids in that order, best first. The weights come from

@@ -103,17 +103,17 @@ static void tanh_ref(float *y, const float *x, size_t n)
         y[i] = vmath_tanh1(x[i]);
 }
 
-static void sigma_ref(float *y, const float *x, size_t n)
+static void sigmoid_ref(float *y, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        y[i] = vmath_sigma1(x[i]);
+        y[i] = vmath_sigmoid1(x[i]);
 }
 
 static void situ_ref(float *out, const float *g, const float *u, size_t n,
                      float b1, float b2)
 {
     for (size_t i = 0; i < n; i++) {
-        float gate = b1 * vmath_tanh1(g[i] / b1) * vmath_sigma1(g[i]);
+        float gate = b1 * vmath_tanh1(g[i] / b1) * vmath_sigmoid1(g[i]);
         out[i] = gate * (b2 * vmath_tanh1(u[i] / b2));
     }
 }
@@ -122,7 +122,7 @@ static void sigmoid_gate_ref(float *y, const float *x, const float *gate,
                              size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        y[i] = x[i] * vmath_sigma1(gate[i]);
+        y[i] = x[i] * vmath_sigmoid1(gate[i]);
 }
 
 static void conv_silu_ref(float *y, const float *const *in, const void *taps,
@@ -132,7 +132,7 @@ static void conv_silu_ref(float *y, const float *const *in, const void *taps,
         float a = 0.0f;
         for (unsigned j = 0; j < kernel; j++)
             a = fmaf(f32_at(taps, c * kernel + j), in[j][c], a);
-        y[c] = a * vmath_sigma1(a);
+        y[c] = a * vmath_sigmoid1(a);
     }
 }
 
@@ -146,7 +146,7 @@ static bool router_scores_ref(float *s, const void *w, const float *x,
             lane[c % LANES] += (double)bf16_at(w, (e - begin) * cols + c) *
                                (double)x[c];
         double sum = fold(lane);
-        s[e] = vmath_sigma1((float)sum);
+        s[e] = vmath_sigmoid1((float)sum);
         finite &= isfinite(sum) != 0;
     }
     return finite;
@@ -162,7 +162,7 @@ void row_fill_ref(struct kern *k)
     k->attn_sum = attn_sum_ref;
     k->exp = exp_ref;
     k->tanh = tanh_ref;
-    k->sigma = sigma_ref;
+    k->sigmoid = sigmoid_ref;
     k->situ = situ_ref;
     k->sigmoid_gate = sigmoid_gate_ref;
     k->conv_silu = conv_silu_ref;

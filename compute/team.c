@@ -188,11 +188,11 @@ void team_for(struct team *t, size_t count, size_t grain,
         body(arg, 0, count, 0);
         return;
     }
-    size_t most = (size_t)t->threads * CHUNKS_A_THREAD;
+    size_t max = (size_t)t->threads * CHUNKS_A_THREAD;
     t->body = body;
     t->arg = arg;
     t->count = count;
-    t->chunk = (units + most - 1) / most * grain;
+    t->chunk = (units + max - 1) / max * grain;
     t->chunks = (count + t->chunk - 1) / t->chunk;
     for (unsigned g = 0; g < t->groups; g++)
         atomic_store_explicit(&t->counter[g].next, 0, memory_order_relaxed);
@@ -240,7 +240,7 @@ static unsigned core_of(unsigned cpu)
     return first < CPUS_MAX ? (unsigned)first : cpu;
 }
 
-static unsigned physical_cores(void)
+unsigned team_cores(void)
 {
     static const size_t bits = CPUS_MAX;
     cpu_set_t *allowed = CPU_ALLOC(bits), *cores = CPU_ALLOC(bits);
@@ -266,7 +266,7 @@ int team_open(struct team **out, unsigned threads)
     if (threads > TEAM_THREADS_MAX)
         return -EINVAL;
     if (threads == 0)
-        threads = physical_cores();
+        threads = team_cores();
     struct team *t = aligned_alloc(LINE, sizeof *t);
     if (!t)
         return -ENOMEM;

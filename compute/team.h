@@ -30,6 +30,8 @@ struct team;
  * (and with it the cgroup's cpuset) allows. -EINVAL over TEAM_THREADS_MAX. */
 int team_open(struct team **out, unsigned threads);
 void team_close(struct team *team);
+/* What 0 takes. */
+unsigned team_cores(void);
 unsigned team_threads(const struct team *team);
 
 /* Call fn(arg) on this thread with the workers at its service. */

@@ -2,17 +2,17 @@
 
 #include "compute/kern.h"
 
-void vmath_exp(float *y, const float *x, size_t n)
+void vmath_exp(const struct kern *kern, float *y, const float *x, size_t n)
 {
-    kern.exp(y, x, n);
+    kern->exp(y, x, n);
 }
 
-void vmath_tanh(float *y, const float *x, size_t n)
+void vmath_tanh(const struct kern *kern, float *y, const float *x, size_t n)
 {
-    kern.tanh(y, x, n);
+    kern->tanh(y, x, n);
 }
 
-void vmath_sigma(float *y, const float *x, size_t n)
+void vmath_sigmoid(const struct kern *kern, float *y, const float *x, size_t n)
 {
-    kern.sigma(y, x, n);
+    kern->sigmoid(y, x, n);
 }

@@ -1,13 +1,13 @@
-/* vmath.h - exp, tanh and sigma, the same bits on every instruction set.
+/* vmath.h - exp, tanh and sigmoid, the same bits on every instruction set.
  *
  * The scalar functions below are the specification: the vector forms do the
  * same steps in every lane. They use no libm function but fmaf, which is exact
  * by definition; libm's own expf differs between machines.
  *
- *     function      error at most    special values
- *     vmath_exp     0.8 ulp          over 88.72 inf, under -103.97 +0
- *     vmath_tanh    1.3 ulp          +-1 from |x| = 9.01 on, keeps -0
- *     vmath_sigma   1.4 ulp          +0 under -103.97, 1 over 17.33
+ *     function        error at most    special values
+ *     vmath_exp       0.8 ulp          over 88.72 inf, under -103.97 +0
+ *     vmath_tanh      1.3 ulp          +-1 from |x| = 9.01 on, keeps -0
+ *     vmath_sigmoid   1.4 ulp          +0 under -103.97, 1 over 17.33
  *
  * NaN gives NaN. tests/unit/test_vmath.c walks the floats and holds these
  * numbers.
@@ -21,6 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+struct kern;
 
 /* Constants shared with the vector forms. */
 #define VM_LOG2E  0x1.715476p+0f
@@ -84,7 +86,7 @@ static inline float vmath_exp1(float x)
 
 /* 1 / (1 + e^-|x|), or e^-|x| / (1 + e^-|x|) for negative x: no overflow. The
  * quotient is corrected by what it and the sum left over. */
-static inline float vmath_sigma1(float x)
+static inline float vmath_sigmoid1(float x)
 {
     float e = vmath_exp1(-fabsf(x));
     float sum = 1.0f + e, low = e - (sum - 1.0f);
@@ -107,8 +109,8 @@ static inline float vmath_tanh1(float x)
 }
 
 /* The vector forms, through the table of kern.h. */
-void vmath_exp(float *y, const float *x, size_t n);
-void vmath_tanh(float *y, const float *x, size_t n);
-void vmath_sigma(float *y, const float *x, size_t n);
+void vmath_exp(const struct kern *kern, float *y, const float *x, size_t n);
+void vmath_tanh(const struct kern *kern, float *y, const float *x, size_t n);
+void vmath_sigmoid(const struct kern *kern, float *y, const float *x, size_t n);
 
 #endif

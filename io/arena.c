@@ -47,7 +47,8 @@ static void *populate(void *arg)
     do
         err = madvise(s->base, s->bytes, MADV_POPULATE_WRITE) ? errno : 0;
     while (err == EINTR || err == EAGAIN);
-    if (err == EINVAL) { /* an older kernel: touch */
+    /* An older kernel, or a container that allows no advice: touch. */
+    if (err == EINVAL || err == EPERM || err == ENOSYS || err == ENOTSUP) {
         for (uint64_t at = 0; at < s->bytes; at += PAGE_BYTES)
             *(volatile char *)(s->base + at) = 0;
         err = 0;
@@ -211,7 +212,7 @@ void arena_facts(const struct arena *a, struct arena_facts *out)
         .huge_page_share = a->huge_page_share,
         .nodes = a->nodes,
     };
-    /* A tail below 2 MiB cannot be huge: judge what could have been. */
+    /* A tail below 2 MiB cannot be huge: count what could have been. */
     uint64_t whole = a->bytes & ~(HUGE_BYTES - 1);
     if (a->huge_page_share * (double)a->bytes < LOW_SHARE * (double)whole)
         out->note = "huge pages refused: reads cost more; try 'echo madvise > "

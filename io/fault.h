@@ -3,7 +3,8 @@
  * Reads are numbered from 0 in the order in which they reach the method,
  * retries included. Read n is broken if n >= first and (n - first) is 0 or a
  * multiple of `every`; and beyond that, any read with a chance of
- * `chance_permille`. The kind is drawn from `kinds`. The same plan and the same
+ * `chance_permille`. With `only`, the reads of one file alone are numbered and
+ * broken. The kind is drawn from `kinds`. The same plan and the same
  * reads break the same way.
  */
 #ifndef IO_FAULT_H
@@ -32,6 +33,7 @@ struct fault_plan {
     uint32_t first;  /* FAULT_NEVER: only by chance */
     uint32_t every;  /* 0: `first` only; 1: from there on, for ever */
     uint32_t chance_permille;
+    uint32_t only; /* 1 + the file; 0: all files */
     uint32_t short_bytes;
     int64_t  late_ns;
     /* The open of the method with this name ("io_uring", "pread") is refused

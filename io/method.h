@@ -90,13 +90,6 @@ extern const struct io_method method_pread;
 extern const struct io_method method_fault;
 extern const struct io_method method_paced;
 
-static inline int64_t io_now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
-
 static inline struct timespec io_timespec(int64_t ns)
 {
     return (struct timespec){ .tv_sec = ns / 1000000000,

@@ -1,3 +1,4 @@
+#include "io/clock.h"
 #include "io/method.h"
 
 #include <assert.h>
@@ -100,7 +101,9 @@ static void fault_push(void *ctx, const struct io_op *op)
     struct fault *f = ctx;
     struct held *h = &f->held[IO_SLOT(op->id)];
     assert(IO_SLOT(op->id) < f->depth && h->state == HELD_NO);
-    uint32_t kind = choose(f, f->ops++);
+    uint32_t kind = 0;
+    if (!f->plan.only || f->plan.only == op->file + 1)
+        kind = choose(f, f->ops++);
     if ((kind == FAULT_EINVAL && !op->direct) ||
         (kind == FAULT_NO_FIXED && op->plain))
         kind = 0;
@@ -183,7 +186,7 @@ static uint32_t hand_up(struct fault *f, struct io_result *out, uint32_t max,
                         int64_t *next_ns)
 {
     uint32_t n = 0;
-    int64_t now = io_now_ns();
+    int64_t now = clock_ns();
     *next_ns = IO_NO_DEADLINE;
     while (n < max && f->ghosts > 0)
         out[n++] = f->ghost[--f->ghosts];

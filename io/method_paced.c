@@ -1,3 +1,4 @@
+#include "io/clock.h"
 #include "io/method.h"
 
 #include <assert.h>
@@ -113,7 +114,7 @@ static uint32_t hand_up(struct paced *p, struct io_result *out, uint32_t max,
                         int64_t *next_ns)
 {
     uint32_t n = 0;
-    int64_t now = io_now_ns();
+    int64_t now = clock_ns();
     *next_ns = IO_NO_DEADLINE;
     for (uint32_t i = 0; i < p->drives; i++) {
         struct paced_queue *q = &p->queue[(p->turn + i) % p->drives];

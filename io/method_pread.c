@@ -1,3 +1,4 @@
+#include "io/clock.h"
 #include "io/method.h"
 
 #include <assert.h>
@@ -42,7 +43,7 @@ static void *serve(void *arg)
         p->op_head = (p->op_head + 1) % p->depth;
         p->ops--;
         pthread_mutex_unlock(&p->lock);
-        struct io_result res = { op.id, read_once(&op), io_now_ns() };
+        struct io_result res = { op.id, read_once(&op), clock_ns() };
         pthread_mutex_lock(&p->lock);
         p->result[(p->result_head + p->results++) % p->depth] = res;
         pthread_cond_signal(&p->news);

@@ -1,3 +1,4 @@
+#include "io/clock.h"
 #include "io/method.h"
 
 #include <assert.h>
@@ -36,6 +37,10 @@ struct uring {
 static void uring_close(void *ctx)
 {
     struct uring *u = ctx;
+    /* The kernel takes a ring apart a little later, and until then holds and
+     * charges the pages that are registered, unmapped or not. */
+    if (u->open && u->pieces)
+        io_uring_unregister_buffers(&u->ring);
     if (u->open)
         io_uring_queue_exit(&u->ring);
     if (u->wake_fd >= 0)
@@ -194,7 +199,7 @@ static int enter(struct uring *u, uint32_t max, int64_t deadline_ns)
         return io_uring_sq_ready(&u->ring) ? io_uring_submit(&u->ring) : 0;
     if (deadline_ns == IO_NO_DEADLINE)
         return io_uring_submit_and_wait(&u->ring, 1);
-    int64_t left = deadline_ns > 0 ? deadline_ns - io_now_ns() : 0;
+    int64_t left = deadline_ns > 0 ? deadline_ns - clock_ns() : 0;
     if (left <= 0)
         return io_uring_submit_and_get_events(&u->ring);
     struct timespec ts = io_timespec(left);
@@ -229,7 +234,7 @@ static int uring_reap(void *ctx, struct io_result *out, uint32_t max,
     struct io_uring_cqe *cqe;
     unsigned head, seen = 0;
     uint32_t n = 0;
-    int64_t now = io_now_ns();
+    int64_t now = clock_ns();
     if (max == 0)
         return 0;
     io_uring_for_each_cqe(&u->ring, head, cqe) {

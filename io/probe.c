@@ -1,3 +1,4 @@
+#include "io/clock.h"
 #include "io/reader_internal.h"
 
 #include <errno.h>
@@ -7,9 +8,10 @@
 #include <unistd.h>
 
 #define PROBE_DEPTH   64u
-#define BUFFER_BYTES  ((size_t)16 << 20) /* more than a cache takes in flight */
+#define BUFFER_BYTES  ((size_t)12 << 20) /* more than a cache takes in flight */
 #define HUGE_BYTES    ((size_t)2 << 20)
 #define CHECK_BYTES   8192u
+#define CHECK_BUFFER_BYTES ((size_t)64 << 10)
 #define LEVELS        5u /* 4, 8, 16, 32, 64 MiB in flight */
 #define LEVEL_BYTES   ((uint64_t)4 << 20)
 #define TOP           3u /* levels whose mean is the plateau */
@@ -17,7 +19,7 @@
 #define WINDOW_NS     35000000  /* one level, once, if there is one drive */
 #define SINGLE_NS     150000000 /* the only level, when depth is given */
 #define PLATEAU       0.95
-#define LEAST_BYTES   ((uint64_t)64 << 20) /* of files, to tell anything */
+#define MIN_BYTES ((uint64_t)64 << 20) /* of files, to tell anything */
 #define CHECK_WAIT_NS 10000000000
 
 /* One instance of a method for measuring, with a buffer of its own. It is not
@@ -29,6 +31,7 @@ struct probe {
     void    *ctx;
     struct io_granted granted;
     char    *map, *buffer; /* the second is 2 MiB aligned in the first */
+    size_t   map_bytes;
     size_t   at_bytes;       /* where the next read lands in it */
     uint64_t random;
 };
@@ -38,20 +41,23 @@ static void probe_close(struct probe *p)
     if (p->ctx)
         p->method->close(p->ctx);
     if (p->map)
-        munmap(p->map, BUFFER_BYTES + HUGE_BYTES);
+        munmap(p->map, p->map_bytes);
 }
 
+/* `fixed`: the buffer is registered, which makes all of it resident. */
 static int probe_open(struct probe *p, struct reader *r,
-                      const struct io_method *method, bool fixed)
+                      const struct io_method *method, size_t buffer_bytes,
+                      bool fixed)
 {
-    *p = (struct probe){ .r = r, .method = method, .random = 1 };
-    char *map = mmap(NULL, BUFFER_BYTES + HUGE_BYTES, PROT_READ | PROT_WRITE,
+    *p = (struct probe){ .r = r, .method = method, .random = 1,
+                         .map_bytes = buffer_bytes + HUGE_BYTES };
+    char *map = mmap(NULL, p->map_bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED)
         return -ENOMEM;
     p->map = map;
     p->buffer = map + (-(uintptr_t)map & (HUGE_BYTES - 1));
-    madvise(p->buffer, BUFFER_BYTES, MADV_HUGEPAGE);
+    madvise(p->buffer, buffer_bytes, MADV_HUGEPAGE);
     int *fds = calloc(r->files, sizeof *fds);
     for (uint32_t i = 0; fds && i < r->files; i++)
         fds[i] = r->file[i].fd;
@@ -63,7 +69,7 @@ static int probe_open(struct probe *p, struct reader *r,
         .files = r->files,
         .drives = r->drives,
         .arena_base = fixed ? p->buffer : NULL,
-        .arena_bytes = fixed ? BUFFER_BYTES : 0,
+        .arena_bytes = fixed ? buffer_bytes : 0,
         .granted = &p->granted,
     };
     int err = fds ? method->open(&p->ctx, &setup) : -ENOMEM;
@@ -79,13 +85,13 @@ static int probe_open(struct probe *p, struct reader *r,
 static int32_t read_one(struct probe *p, struct io_op *op)
 {
     struct io_result res;
-    int64_t until_ns = io_now_ns() + CHECK_WAIT_NS;
+    int64_t until_ns = clock_ns() + CHECK_WAIT_NS;
     int n;
-    op->issued_ns = io_now_ns();
+    op->issued_ns = clock_ns();
     p->method->push(p->ctx, op);
     do
         n = p->method->reap(p->ctx, &res, 1, until_ns);
-    while (n == 0 && io_now_ns() < until_ns);
+    while (n == 0 && clock_ns() < until_ns);
     return n < 0 ? n : n == 0 ? -ETIMEDOUT : res.res;
 }
 
@@ -95,7 +101,7 @@ static int compare(struct probe *p, uint32_t file, bool plain)
 {
     const struct io_file *f = &p->r->file[file];
     char *mine = p->buffer + READER_PAGE;
-    char *truth = p->buffer + HUGE_BYTES;
+    char *truth = p->buffer + CHECK_BUFFER_BYTES - CHECK_BYTES;
     struct io_op op = {
         .file = file,
         .drive = p->r->drive_of[file],
@@ -119,7 +125,7 @@ int probe_check(struct reader *r, const struct io_method *method,
 {
     struct probe p;
     uint32_t file = 0;
-    int err = probe_open(&p, r, method, true);
+    int err = probe_open(&p, r, method, CHECK_BUFFER_BYTES, true);
     if (err < 0)
         return err;
     while (file + 1 < r->files && r->file[file].size_bytes == 0)
@@ -180,7 +186,7 @@ static int measure(struct probe *p, uint32_t drive, uint64_t chunks,
         depth = PROBE_DEPTH;
     uint32_t flying = 0;
     uint64_t pushed = 0, moved = 0;
-    int64_t begin = io_now_ns(), now = begin;
+    int64_t begin = clock_ns(), now = begin;
     struct io_op op[PROBE_DEPTH];
     struct io_result res[PROBE_DEPTH];
     for (uint32_t i = 0; i < depth; i++)
@@ -197,7 +203,7 @@ static int measure(struct probe *p, uint32_t drive, uint64_t chunks,
         int n = p->method->reap(p->ctx, res, depth, IO_NO_DEADLINE);
         if (n < 0)
             return n;
-        now = io_now_ns();
+        now = clock_ns();
         for (int i = 0; i < n; i++, flying--) {
             struct io_op *o = &op[res[i].id];
             moved += res[i].res > 0 ? (uint64_t)res[i].res : 0;
@@ -279,12 +285,12 @@ static int measure_drive(struct probe *p, uint32_t drive, bool only_rate)
     }
     if (chunks == 0)
         return 0;
-    if (bytes >= LEAST_BYTES && !only_rate)
+    if (bytes >= MIN_BYTES && !only_rate)
         return find_level(p, drive, chunks, chunk);
     struct level l = {
         .bytes = BUDGET_DEFAULT,
         .window_ns = SINGLE_NS / r->drives,
-        .limit_bytes = bytes < LEAST_BYTES ? bytes : UINT64_MAX,
+        .limit_bytes = bytes < MIN_BYTES ? bytes : UINT64_MAX,
     };
     int err = measure(p, drive, chunks, chunk, &l);
     r->drive[drive].raw_bytes_per_s = l.rate;
@@ -295,7 +301,7 @@ int probe_measure(struct reader *r, const struct io_method *method,
                   uint64_t in_flight_bytes)
 {
     struct probe p;
-    int err = probe_open(&p, r, method, false);
+    int err = probe_open(&p, r, method, BUFFER_BYTES, false);
     if (err < 0)
         return err;
     memset(p.buffer, 0, BUFFER_BYTES);

@@ -1,3 +1,4 @@
+#include "io/clock.h"
 #include "io/reader_internal.h"
 
 #include <assert.h>
@@ -21,7 +22,9 @@
 static void raise_owner(struct reader *r)
 {
     struct sched_param first = { .sched_priority = 1 };
-    if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first) == 0)
+    if (!r->realtime)
+        r->owner_turn = READER_TURN_EQUAL;
+    else if (!sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first))
         r->owner_turn = READER_TURN_REALTIME;
     else if (setpriority(PRIO_PROCESS, 0, OWNER_NICE) == 0)
         r->owner_turn = READER_TURN_NICE;
@@ -78,7 +81,7 @@ int reader_start(struct reader *r, const struct read_req *req)
         .pages = (char *)req->target - skip,
         .need_bytes = need,
         .span_bytes = (need + READER_PAGE - 1) & ~(READER_PAGE - 1),
-        .queued_ns = io_now_ns(),
+        .queued_ns = clock_ns(),
     };
     stage(r, index);
     return 0;
@@ -117,7 +120,7 @@ static void push_staged(struct reader *r)
 {
     if (r->staged_count == 0)
         return;
-    int64_t now = io_now_ns();
+    int64_t now = clock_ns();
     pthread_mutex_lock(&r->lock);
     for (uint32_t i = 0; i < r->staged_count; i++)
         push(r, r->staged[i], now);
@@ -128,10 +131,10 @@ static void push_staged(struct reader *r)
 enum verdict { READ_DONE, READ_FAILED, READ_MORE, READ_BUFFERED, READ_PLAIN };
 
 /* What a result means for its read, which would go on at `landed`. Pure. */
-static enum verdict judge(const struct slot *s, int32_t res, uint32_t landed,
-                          bool direct, int *error)
+static enum verdict classify(const struct slot *s, int32_t res, uint32_t landed,
+                          bool direct, int *code)
 {
-    *error = 0;
+    *code = 0;
     if (landed >= s->need_bytes)
         return READ_DONE; /* the tail of the last page may be missing: EOF */
     if (landed > s->landed_bytes)
@@ -141,15 +144,15 @@ static enum verdict judge(const struct slot *s, int32_t res, uint32_t landed,
          * through the page cache any byte is progress. */
         if (direct)
             return READ_BUFFERED;
-        *error = -EIO;
+        *code = -EIO;
         return READ_FAILED;
     }
     if (res == 0) {
-        *error = -ENODATA; /* the file has shrunk */
+        *code = -ENODATA; /* the file has shrunk */
         return READ_FAILED;
     }
     bool again = res == -EINTR || res == -EAGAIN;
-    *error = again || res == -ENODATA ? -EIO : res; /* -ENODATA: bad medium */
+    *code = again || res == -ENODATA ? -EIO : res; /* -ENODATA: bad medium */
     if (again)
         return s->stalls < STALLS_MAX ? READ_MORE : READ_FAILED;
     if (res == -EINVAL && direct)
@@ -174,14 +177,14 @@ static int demote(struct reader *r, const struct slot *s, int32_t res)
     return 0;
 }
 
-static void finish(struct reader *r, uint32_t index, int error,
-                   int64_t done_ns, struct read_done *out)
+static void finish(struct reader *r, uint32_t index, int code, int64_t done_ns,
+                   struct read_done *out)
 {
     struct slot *s = &r->slot[index];
     *out = (struct read_done){
         .tag = s->req.tag,
-        .error = error,
-        .bytes = error ? 0 : s->req.length_bytes,
+        .error = code,
+        .bytes = code ? 0 : s->req.length_bytes,
         .device_bytes = s->moved_bytes,
         .drive = r->drive_of[s->req.file],
         .file = s->req.file,
@@ -192,7 +195,7 @@ static void finish(struct reader *r, uint32_t index, int error,
         .done_ns = done_ns,
     };
     r->reads++;
-    r->failed += error != 0;
+    r->failed += code != 0;
     r->payload_bytes += out->bytes;
     s->state = SLOT_FREE;
     s->next_free = r->free_head;
@@ -236,16 +239,16 @@ static bool settle(struct reader *r, const struct io_result *res,
         landed += (uint32_t)res->res;
     if (landed < s->need_bytes && f->direct)
         landed -= landed % FILE_ALIGN;
-    int error;
-    enum verdict verdict = judge(s, res->res, landed, f->direct, &error);
+    int code;
+    enum verdict verdict = classify(s, res->res, landed, f->direct, &code);
     if (verdict == READ_BUFFERED) {
-        error = demote(r, s, res->res);
-        verdict = error ? READ_FAILED : READ_MORE;
+        code = demote(r, s, res->res);
+        verdict = code ? READ_FAILED : READ_MORE;
     }
     if (!f->direct && (verdict == READ_DONE || verdict == READ_FAILED))
         file_drop(f, s->begin_bytes, s->span_bytes);
     if (verdict == READ_DONE || verdict == READ_FAILED) {
-        finish(r, index, error, res->done_ns, out);
+        finish(r, index, code, res->done_ns, out);
         return true;
     }
     if (res->res > 0)
@@ -289,7 +292,7 @@ static int reap(struct reader *r, struct read_done *out, uint32_t max,
         if (got > 0)
             pthread_mutex_unlock(&r->lock);
         over = atomic_exchange(&r->woken, 0) || n > 0 || deadline_ns == 0 ||
-               (deadline_ns != IO_NO_DEADLINE && io_now_ns() >= deadline_ns);
+               (deadline_ns != IO_NO_DEADLINE && clock_ns() >= deadline_ns);
     }
     if (r->staged_count > 0) { /* do not leave a retry to the next call */
         push_staged(r);
@@ -341,5 +344,11 @@ void reader_close(struct reader *r)
     pthread_mutex_destroy(&r->lock);
     free(r->file);
     free(r->drive_of);
+    free(r->copy_of);
+    free(r->next_copy);
+    free(r->lost);
+    for (uint32_t i = 0; r->path && i < r->files; i++)
+        free(r->path[i]);
+    free(r->path);
     free(r);
 }

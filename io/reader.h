@@ -15,10 +15,11 @@
  *          written. From start until the completion with the same tag they
  *          belong to the kernel, whatever happens in between.
  * Threads  reader_open anywhere; the first start or reap binds the reader to
- *          its thread, the owner, and raises that thread's priority
- *          where it may: it should do little else. reader_wake and reader_facts
- *          are for any thread at any time, and so are the functions that only
- *          tell what open has set (drives, file_size, in_flight_budget).
+ *          its thread, the owner, and with options.realtime raises that
+ *          thread's priority where it may: it should do little else.
+ *          reader_wake and reader_facts are for any thread at any time, and so
+ *          are the functions that only tell what open has set (drives,
+ *          file_size, in_flight_budget).
  * Errors   0, a count, or a negative errno. A failed read is not a failed call
  *          but a completion with `error` set, and the reader stays usable; a
  *          negative return of reap means that the ring itself broke.
@@ -30,6 +31,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "io/limits.h"
+
 #include "io/arena.h"
 #include "io/fault.h"
 #include "io/paced.h"
@@ -39,8 +42,9 @@ struct reader;
 #define READER_PAGE       4096u
 #define READER_CHUNK      (1u << 20) /* bytes of a request, unless told */
 #define READER_CHUNK_MAX  (128u << 20)
-#define READER_DRIVES_MAX 64u
 #define READER_NOTES_MAX  8u
+#define READER_NO_FILE    UINT32_MAX
+#define READER_LOST       "lost " /* notes on lost copies begin so */
 #define READER_NOTE_BYTES 200u
 
 struct reader_options {
@@ -50,13 +54,20 @@ struct reader_options {
     uint32_t chunk_bytes;     /* most payload of a request; 0: READER_CHUNK */
     struct arena *arena;      /* that is read into, registered with the ring;
                                * may be NULL */
-    /* Simulated drives: file k is on drive k mod paced_count. Without any, a
-     * drive is a file system. */
+    /* Simulated drives: file k is on drive place[k] mod paced_count, or k mod
+     * paced_count if place is NULL. Without any, a drive is a file system. */
     const struct paced_drive *paced;
     uint32_t paced_count;
+    const uint32_t *place; /* [files], or NULL */
+    /* [files], or NULL: the file whose copy each is, or its own number. A copy
+     * that cannot be opened is left out, with a note. */
+    const uint32_t *copy_of;
     const struct fault_plan *fault; /* NULL: none; copied, like all here */
     /* What keeps one drive busy. 0: found by reading for up to a second. */
     uint64_t in_flight_bytes;
+    /* Ask for SCHED_FIFO, or a lower nice value, for the owner's thread. The
+     * whole process feels that, so a library does it only when told to. */
+    bool     realtime;
 };
 
 struct read_req {
@@ -109,7 +120,9 @@ struct reader_facts {
     uint64_t retries, short_reads, faults; /* faults: made by the plan */
     double   in_flight_mean_bytes;         /* sum over drives */
     uint64_t in_flight_peak_bytes;
-    struct reader_drive_facts drive[READER_DRIVES_MAX];
+    struct reader_drive_facts drive[DRIVES_MAX];
+    int64_t  probe_begin_ns, probe_end_ns; /* CLOCK_MONOTONIC; while open
+                                            * measured the drives */
     uint32_t notes; /* what was refused, and a hint: one line each */
     char     note[READER_NOTES_MAX][READER_NOTE_BYTES];
 };
@@ -153,7 +166,19 @@ int reader_drain(struct reader *r);
  * a system call only if the owner sleeps. Not for signal handlers. */
 void reader_wake(struct reader *r);
 
+/* On the owner's thread: a copy of a file has failed and is not named any more.
+ * Adds a note. False: it was the last. */
+bool reader_lose(struct reader *r, uint32_t file, int error);
+
 uint32_t reader_drives(const struct reader *r);
+/* Some file has more than one copy. */
+bool     reader_has_copies(const struct reader *r);
+/* The copy of a file that is on a drive, or READER_NO_FILE. */
+uint32_t reader_copy_on(const struct reader *r, uint32_t file, uint32_t drive);
+/* The file that it is a copy of. */
+uint32_t reader_original(const struct reader *r, uint32_t file);
+/* Bytes a second, simulated or measured; 0: not known. */
+uint64_t reader_rate(const struct reader *r, uint32_t drive);
 uint32_t reader_drive_of(const struct reader *r, uint32_t file);
 uint64_t reader_file_size(const struct reader *r, uint32_t file);
 /* Bytes in flight that keep the drive saturated: more only adds latency. */
@@ -162,5 +187,7 @@ uint64_t reader_in_flight_budget(const struct reader *r, uint32_t drive);
 uint64_t reader_paced_budget(const struct paced_drive *drive);
 
 void reader_facts(const struct reader *r, struct reader_facts *out);
+/* facts.retries alone, as cheap as a lock that nobody holds. */
+uint64_t reader_retries(const struct reader *r);
 
 #endif

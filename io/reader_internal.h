@@ -12,7 +12,7 @@
 #define READER_DEPTH 512u
 #define LAYERS_MAX   3u
 #define BUDGET_DEFAULT ((uint64_t)8 << 20)
-#define PACED_LEAST  ((uint64_t)4 << 20) /* in flight on a simulated drive */
+#define PACED_MIN ((uint64_t)4 << 20)    /* in flight on a simulated drive */
 #define PACED_AHEAD_NS 2000000           /* how late the owner may wake up */
 
 /*  state   who may touch the pages   is in                   leaves by
@@ -55,10 +55,17 @@ struct drive {
 struct reader {
     struct io_file *file;
     uint32_t *drive_of;
+    uint32_t *copy_of;   /* [files], or NULL: every file is the only copy */
+    uint32_t *next_copy; /* [files] the next file with the same bytes, a circle;
+                          * or NULL */
+    bool     *lost;      /* [files], or NULL: copies that are not used */
+    char    **path;      /* [files], for notes; or NULL */
     uint32_t files, drives;
     uint32_t chunk_bytes;
-    struct drive drive[READER_DRIVES_MAX];
-    struct paced_drive paced[READER_DRIVES_MAX];
+    struct drive drive[DRIVES_MAX];
+    struct paced_drive paced[DRIVES_MAX];
+    int64_t  probe_begin_ns, probe_end_ns;
+    bool     realtime; /* raise the owner's priority */
     uint32_t paced_count;
     struct fault_plan fault;
     struct arena *arena; /* or NULL */

@@ -1,3 +1,4 @@
+#include "io/clock.h"
 #include "io/reader_internal.h"
 
 #include <errno.h>
@@ -26,8 +27,8 @@ static uint32_t drive_index(struct reader *r, dev_t dev)
     for (uint32_t i = 0; i < r->drives; i++)
         if (r->drive[i].dev == dev)
             return i;
-    if (r->drives == READER_DRIVES_MAX)
-        return READER_DRIVES_MAX - 1;
+    if (r->drives == DRIVES_MAX)
+        return DRIVES_MAX - 1;
     r->drive[r->drives].dev = dev;
     return r->drives++;
 }
@@ -42,12 +43,20 @@ static int open_files(struct reader *r, const struct reader_options *o,
     for (uint32_t i = 0; i < r->files; i++) {
         struct io_file *f = &r->file[i];
         int err = file_open(f, o->paths[i]);
+        if (err < 0 && o->copy_of && o->copy_of[i] != i) {
+            r->lost[i] = true;
+            reader_note(r, READER_LOST "%s: %s: its bytes are read from "
+                           "another copy", o->paths[i], strerrordesc_np(-err));
+            continue;
+        }
         if (err < 0) {
             *bad_file = i;
             return err;
         }
-        r->drive_of[i] = o->paced_count > 0 ? i % o->paced_count
-                                            : drive_index(r, f->dev);
+        r->drive_of[i] =
+            o->paced_count > 0
+                ? (o->place ? o->place[i] : i) % o->paced_count
+                : drive_index(r, f->dev);
         buffered += !f->direct;
         refused = f->direct ? refused : f->refused;
     }
@@ -57,6 +66,32 @@ static int open_files(struct reader *r, const struct reader_options *o,
                        "reads, dropped from the cache behind; a file system "
                        "like ext4 or XFS reads faster", buffered, r->files,
                     strerrordesc_np(-refused));
+    return 0;
+}
+
+/* Files with the same bytes form a circle. */
+static int link_copies(struct reader *r, const struct reader_options *o)
+{
+    if (!o->copy_of)
+        return 0;
+    r->copy_of = calloc(r->files, sizeof *r->copy_of);
+    r->next_copy = calloc(r->files, sizeof *r->next_copy);
+    r->lost = calloc(r->files, sizeof *r->lost);
+    r->path = calloc(r->files, sizeof *r->path);
+    if (!r->copy_of || !r->next_copy || !r->lost || !r->path)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < r->files; i++) {
+        uint32_t first = o->copy_of[i];
+        r->copy_of[i] = first;
+        r->next_copy[i] = i;
+        r->path[i] = strdup(o->paths[i]);
+        if (!r->path[i])
+            return -ENOMEM;
+        if (first == i)
+            continue;
+        r->next_copy[i] = r->next_copy[first];
+        r->next_copy[first] = i;
+    }
     return 0;
 }
 
@@ -79,7 +114,7 @@ static int check_options(const struct reader_options *o)
 {
     if (!o->method || !o->paths || o->files == 0 ||
         o->chunk_bytes > READER_CHUNK_MAX ||
-        o->paced_count > READER_DRIVES_MAX || (o->paced_count && !o->paced))
+        o->paced_count > DRIVES_MAX || (o->paced_count && !o->paced))
         return -EINVAL;
     if (strcmp(o->method, "auto") && strcmp(o->method, "uring") &&
         strcmp(o->method, "pread"))
@@ -195,14 +230,17 @@ static int choose_method(struct reader *r, const struct reader_options *o)
         return err;
     note_granted(r, o, fixed_works);
     /* A plan of faults shall be all that happens, and always the same. */
-    return o->fault ? 0 : probe_measure(r, method, o->in_flight_bytes);
+    r->probe_begin_ns = clock_ns();
+    err = o->fault ? 0 : probe_measure(r, method, o->in_flight_bytes);
+    r->probe_end_ns = clock_ns();
+    return err;
 }
 
 uint64_t reader_paced_budget(const struct paced_drive *p)
 {
     uint64_t bytes = (uint64_t)((double)p->bytes_per_s * 1e-9 *
                                 (double)(p->latency_ns + PACED_AHEAD_NS));
-    return bytes < PACED_LEAST ? PACED_LEAST : bytes;
+    return bytes < PACED_MIN ? PACED_MIN : bytes;
 }
 
 static void set_budgets(struct reader *r, const struct reader_options *o)
@@ -236,6 +274,7 @@ int reader_open(struct reader **out, const struct reader_options *o,
     r->files = o->files;
     r->chunk_bytes = o->chunk_bytes ? o->chunk_bytes : READER_CHUNK;
     r->paced_count = o->paced_count;
+    r->realtime = o->realtime;
     r->arena = o->arena;
     for (uint32_t i = 0; i < o->paced_count; i++)
         r->paced[i] = o->paced[i];
@@ -248,6 +287,8 @@ int reader_open(struct reader **out, const struct reader_options *o,
     err = r->file && r->drive_of ? 0 : -ENOMEM;
     for (uint32_t i = 0; r->file && i < o->files; i++)
         r->file[i].fd = -1;
+    if (err == 0)
+        err = link_copies(r, o);
     if (err == 0)
         err = open_files(r, o, bad_file);
     if (err == 0)
@@ -270,6 +311,50 @@ uint32_t reader_drives(const struct reader *r)
 uint32_t reader_drive_of(const struct reader *r, uint32_t file)
 {
     return r->drive_of[file];
+}
+
+bool reader_has_copies(const struct reader *r)
+{
+    return r->copy_of;
+}
+
+uint32_t reader_copy_on(const struct reader *r, uint32_t file, uint32_t drive)
+{
+    uint32_t at = file;
+    do {
+        if (r->drive_of[at] == drive && !(r->lost && r->lost[at]))
+            return at;
+        at = r->next_copy ? r->next_copy[at] : at;
+    } while (at != file);
+    return READER_NO_FILE;
+}
+
+uint32_t reader_original(const struct reader *r, uint32_t file)
+{
+    return r->copy_of ? r->copy_of[file] : file;
+}
+
+bool reader_lose(struct reader *r, uint32_t file, int error)
+{
+    bool others = false;
+    if (!r->next_copy)
+        return false;
+    for (uint32_t at = r->next_copy[file]; at != file; at = r->next_copy[at])
+        others |= !r->lost[at];
+    if (others && !r->lost[file]) {
+        pthread_mutex_lock(&r->lock);
+        reader_note(r, READER_LOST "%s: %s: its bytes are read from another "
+                       "copy", r->path[file], strerrordesc_np(-error));
+        pthread_mutex_unlock(&r->lock);
+        r->lost[file] = true;
+    }
+    return others;
+}
+
+uint64_t reader_rate(const struct reader *r, uint32_t drive)
+{
+    return drive < r->paced_count ? r->paced[drive].bytes_per_s
+                                  : r->drive[drive].raw_bytes_per_s;
 }
 
 uint64_t reader_file_size(const struct reader *r, uint32_t file)
@@ -320,7 +405,9 @@ void reader_facts(const struct reader *r, struct reader_facts *out)
     out->registered_buffers = r->granted.registered_buffers;
     out->faults = atomic_load(&r->granted.faults);
     out->drives = r->drives;
-    int64_t now = io_now_ns();
+    out->probe_begin_ns = r->probe_begin_ns;
+    out->probe_end_ns = r->probe_end_ns;
+    int64_t now = clock_ns();
     pthread_mutex_t *lock = (pthread_mutex_t *)&r->lock;
     pthread_mutex_lock(lock);
     out->owner_node = r->owner_node;
@@ -343,4 +430,13 @@ void reader_facts(const struct reader *r, struct reader_facts *out)
     out->notes = r->notes;
     memcpy(out->note, r->note, sizeof r->note);
     pthread_mutex_unlock(lock);
+}
+
+uint64_t reader_retries(const struct reader *r)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&r->lock;
+    pthread_mutex_lock(lock);
+    uint64_t retries = r->retries;
+    pthread_mutex_unlock(lock);
+    return retries;
 }

@@ -31,6 +31,7 @@ static struct trunk_bytes sum_drives(const struct plan_input *in,
     memset(drive, 0, in->drives * sizeof *drive);
     for (uint32_t t = 0; t < in->tile_count; t++) {
         const struct plan_tile *tile = &in->tiles[t];
+        assert(tile->drive < in->drives);
         struct drive_bytes *d = &drive[tile->drive];
         if (tile->always) {
             sum.always += tile->frame_bytes;
@@ -54,8 +55,8 @@ static uint64_t smallest_ring(const struct plan_input *in,
                               const struct trunk_bytes *trunk)
 {
     uint64_t bytes = trunk->largest * RING_TILES;
-    if (bytes < in->ring_least_bytes)
-        bytes = in->ring_least_bytes / PAGE * PAGE;
+    if (bytes < in->ring_min_bytes)
+        bytes = in->ring_min_bytes / PAGE * PAGE;
     return bytes < trunk->rest ? bytes : trunk->rest;
 }
 
@@ -142,17 +143,45 @@ static uint64_t ring_more(const struct plan_input *in,
                           uint64_t left, uint64_t trunk)
 {
     double streamed = 1 - (double)left / (double)trunk;
-    uint64_t longest = 0, sum = 0, most = extra / 2;
+    uint64_t longest = 0, sum = 0, max = extra / 2;
     for (uint32_t d = 0; d < in->drives; d++) {
         sum += drive[d].stretch;
         longest = drive[d].stretch > longest ? drive[d].stretch : longest;
     }
     uint64_t more = (uint64_t)(streamed * (double)(sum - longest));
-    return (more < most ? more : most) / PAGE * PAGE;
+    return (more < max ? more : max) / PAGE * PAGE;
 }
 
-static void spend(struct plan *p, const struct plan_input *in, uint64_t trunk,
-                  struct drive_bytes *drive, bool *resident)
+/* Memory of one expert frame, with its place in the tables. */
+static uint64_t frame_cost(const struct plan_input *in)
+{
+    return in->expert_frame_bytes + in->frame_heap_bytes;
+}
+
+/* Keep tiles decoded, in their order, up to the first that does not fit. */
+static uint64_t take_decoded(struct plan *p, const struct plan_input *in,
+                             uint64_t left)
+{
+    uint64_t taken = 0;
+    for (uint32_t t = 0; t < in->tile_count; t++) {
+        const struct plan_tile *tile = &in->tiles[t];
+        if (!tile->decoded_bytes)
+            continue;
+        uint64_t more = tile->decoded_bytes - tile->frame_bytes;
+        if (taken + more > left)
+            break;
+        taken += more;
+        p->decoded_tiles++;
+    }
+    p->resident_bytes += taken;
+    return taken;
+}
+
+/* What is above the floor buys more of everything, in the order of the head
+ * comment. */
+static void divide_rest(struct plan *p, const struct plan_input *in,
+                        uint64_t trunk, struct drive_bytes *drive,
+                        bool *resident)
 {
     uint64_t left = in->budget_bytes - p->floor_bytes, extra = left;
     if (in->rows > p->rows && in->row_bytes) {
@@ -163,10 +192,10 @@ static void spend(struct plan *p, const struct plan_input *in, uint64_t trunk,
         left -= more * in->row_bytes;
     }
     if (in->expert_layers) {
-        uint64_t more = extra / STAGING_SHARE / in->expert_frame_bytes;
+        uint64_t more = extra / STAGING_SHARE / frame_cost(in);
         more = more < in->top_k ? more : in->top_k;
         p->staging_frames += (uint32_t)more;
-        left -= more * in->expert_frame_bytes;
+        left -= more * frame_cost(in);
     }
     if (left + p->ring_bytes >= trunk) { /* all of it: no ring is needed */
         for (uint32_t t = 0; t < in->tile_count; t++)
@@ -174,6 +203,7 @@ static void spend(struct plan *p, const struct plan_input *in, uint64_t trunk,
         p->resident_bytes += trunk;
         left = left + p->ring_bytes - trunk;
         p->ring_bytes = 0;
+        left -= take_decoded(p, in, left);
     } else {
         uint64_t more = ring_more(in, drive, extra, left, trunk);
         left -= more;
@@ -185,7 +215,7 @@ static void spend(struct plan *p, const struct plan_input *in, uint64_t trunk,
         left -= taken;
     }
     if (in->keeps_experts && in->expert_frame_bytes && !p->ring_bytes) {
-        uint64_t frames = left / in->expert_frame_bytes;
+        uint64_t frames = left / frame_cost(in);
         p->expert_frames = (uint32_t)(frames < in->expert_blocks
                                           ? frames
                                           : in->expert_blocks);
@@ -195,12 +225,15 @@ static void spend(struct plan *p, const struct plan_input *in, uint64_t trunk,
 int plan_make(struct plan *p, bool *resident, const struct plan_input *in)
 {
     assert(in->scratch_bytes % PAGE == 0 && in->row_bytes % PAGE == 0);
-    assert(in->drives >= 1 && in->drives <= PLAN_DRIVES_MAX);
-    struct drive_bytes drive[PLAN_DRIVES_MAX];
+    assert(in->sequences >= 1 && in->budget_bytes <= INT64_MAX);
+    assert(!in->expert_layers || (in->top_k && in->expert_frame_bytes));
+    assert(in->drives >= 1 && in->drives <= DRIVES_MAX);
+    struct drive_bytes drive[DRIVES_MAX];
     struct trunk_bytes trunk = sum_drives(in, drive);
     memset(p, 0, sizeof *p);
     p->budget_bytes = in->budget_bytes;
     p->program_bytes = in->program_bytes;
+    p->guest_bytes = in->guest_bytes;
     p->sequences = in->sequences;
     p->state_bytes = in->state_bytes * in->sequences;
     p->rows = in->rows < in->sequences ? in->rows : in->sequences;
@@ -209,17 +242,21 @@ int plan_make(struct plan *p, bool *resident, const struct plan_input *in)
     p->ring_bytes = smallest_ring(in, &trunk);
     p->staging_frames = in->expert_layers ? in->top_k : 0;
     p->resident_bytes = trunk.always;
-    p->floor_bytes = p->program_bytes + p->state_bytes + p->scratch_bytes +
+    p->floor_bytes = p->program_bytes + p->guest_bytes + p->state_bytes +
+                     p->scratch_bytes +
                      p->ring_bytes + p->resident_bytes +
-                     p->staging_frames * in->expert_frame_bytes;
+                     p->staging_frames * frame_cost(in);
     for (uint32_t t = 0; t < in->tile_count; t++)
         resident[t] = in->tiles[t].always;
     if (in->budget_bytes < p->floor_bytes)
         return -ENOBUFS;
-    spend(p, in, trunk.rest, drive, resident);
+    divide_rest(p, in, trunk.rest, drive, resident);
+    p->program_bytes += ((uint64_t)p->staging_frames + p->expert_frames) *
+                        in->frame_heap_bytes;
     p->staging_bytes = p->staging_frames * in->expert_frame_bytes;
     p->cache_bytes = p->expert_frames * in->expert_frame_bytes;
-    p->total_bytes = p->program_bytes + p->state_bytes + p->scratch_bytes +
+    p->total_bytes = p->program_bytes + p->guest_bytes + p->state_bytes +
+                     p->scratch_bytes +
                      p->ring_bytes + p->resident_bytes + p->staging_bytes +
                      p->cache_bytes;
     for (uint32_t t = 0; t < in->tile_count; t++) {

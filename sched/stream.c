@@ -7,27 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "io/clock.h"
 #include "sched/stream_internal.h"
 
-enum { AWAIT_NS_MAX = 100 * 1000 * 1000 };
-
-int64_t stream_clock_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
+enum { SLEEP_NS_MAX = 100 * 1000 * 1000 };
 
 int64_t stream_now_ns(const struct stream *s)
 {
     return s->o.simulated ? virtual_now_ns(s->o.simulated)
-                          : stream_clock_ns();
+                          : clock_ns();
 }
 
-/* Something was posted, released or allowed: the owner should look. */
+/* Something was posted or released, or more may be read: the owner takes a
+ * turn. */
 static void wake(struct stream *s)
 {
     if (!s->o.simulated)
@@ -36,7 +30,7 @@ static void wake(struct stream *s)
         stream_signal(s);
 }
 
-/* One read of the simulated drives, not later than `until_ns`. */
+/* Let the next simulated read end, if it ends by `until_ns`. */
 static bool step(struct stream *s, int64_t until_ns)
 {
     struct read_done done;
@@ -48,34 +42,49 @@ static bool step(struct stream *s, int64_t until_ns)
     return true;
 }
 
-void stream_spend(struct stream *s, int64_t ns)
+void stream_compute(struct stream *s, int64_t ns)
 {
     int64_t until = stream_now_ns(s) + ns;
     while (step(s, until))
         ;
 }
 
+/* Where a rate is not known, all drives are taken as equal. */
+static void set_rates(struct stream *s)
+{
+    bool known = true;
+    for (uint32_t d = 0; d < s->drives; d++) {
+        s->queue[d].rate =
+            s->o.simulated ? (double)virtual_rate(s->o.simulated, d)
+                           : (double)reader_rate(s->o.reader, d);
+        known &= s->queue[d].rate > 0;
+    }
+    for (uint32_t d = 0; d < s->drives && !known; d++)
+        s->queue[d].rate = 1;
+}
+
 static int sort_tiles(struct stream *s)
 {
+    int err = stream_sort_tiles(s);
+    if (err)
+        return err;
+    set_rates(s);
     s->tile = calloc(s->o.tile_count + 1, sizeof *s->tile);
     s->live = calloc(s->o.tile_count + 1, sizeof *s->live);
     if (!s->tile || !s->live)
         return -ENOMEM;
-    for (uint32_t d = 0; d < s->lanes; d++) {
-        struct lane *l = &s->lane[d];
-        l->home = calloc(s->o.tile_count + 1, sizeof *l->home);
-        l->given = calloc(s->o.tile_count + 1, sizeof *l->given);
-        if (!l->home || !l->given)
-            return -ENOMEM;
-        l->budget_bytes = s->o.simulated
+    for (uint32_t d = 0; d < s->drives; d++) {
+        struct drive_queue *q = &s->queue[d];
+        q->budget_bytes = s->o.simulated
                               ? virtual_budget(s->o.simulated, d)
                               : reader_in_flight_budget(s->o.reader, d);
-        atomic_store(&l->idle, idle_word(-stream_now_ns(s), true));
+        atomic_store(&q->idle, idle_word(-stream_now_ns(s), true));
     }
+    atomic_store(&s->all_idle, idle_word(-stream_now_ns(s), true));
     for (uint32_t t = 0; t < s->o.tile_count; t++) {
-        struct lane *l = stream_lane_of(s, t);
+        struct tile_queue *q = &s->tile_queue[s->queue_of[t]];
         if (s->o.tiles[t].home)
-            l->home[l->home_count++] = t;
+            q->home[q->home_count++] = t;
         else if (s->o.tiles[t].frame_bytes > s->o.ring_bytes)
             return -ENOBUFS;
         else
@@ -90,16 +99,19 @@ int stream_open(struct stream **out, const struct stream_options *options)
     struct stream *s = calloc(1, sizeof *s);
     if (!s)
         return -ENOMEM;
+    assert(options->tile_count <= INT32_MAX && options->chunk_bytes &&
+           options->loads_max < INT32_MAX); /* they go into a tag */
+    assert(!options->reader != !options->simulated);
     s->o = *options;
-    s->lanes = s->o.simulated ? virtual_count(s->o.simulated)
+    s->drives = s->o.simulated ? virtual_count(s->o.simulated)
                               : reader_drives(options->reader);
-    s->lane = calloc(s->lanes, sizeof *s->lane);
+    s->queue = calloc(s->drives, sizeof *s->queue);
     s->state = calloc(options->tile_count + 1, sizeof *s->state);
     s->pending = calloc(options->loads_max + 1, sizeof *s->pending);
     s->post_room = options->loads_max + 1;
     s->post = calloc(s->post_room, sizeof *s->post);
     int err = -ENOMEM;
-    if (!s->lane || !s->state || !s->pending || !s->post)
+    if (!s->queue || !s->state || !s->pending || !s->post)
         goto fail;
     err = sort_tiles(s);
     if (err)
@@ -129,35 +141,38 @@ void stream_close(struct stream *s)
         reader_wake(s->o.reader);
         pthread_join(s->owner, NULL);
     }
-    for (uint32_t d = 0; s->lane && d < s->lanes; d++) {
-        free(s->lane[d].home);
-        free(s->lane[d].given);
+    for (uint32_t i = 0; i < s->tile_queues; i++) {
+        free(s->tile_queue[i].home);
+        free(s->tile_queue[i].given);
     }
+    free(s->tile_queue);
+    free(s->queue_of);
+    free(s->number);
     free(s->tile);
     free(s->live);
-    free(s->lane);
+    free(s->queue);
     free(s->state);
     free(s->pending);
     free(s->post);
     free(s);
 }
 
-void stream_allow(struct stream *s, uint64_t end)
+void stream_set_readahead(struct stream *s, uint64_t end)
 {
     atomic_store(&s->end, end);
     wake(s);
 }
 
-void stream_rest(struct stream *s)
+void stream_quiesce(struct stream *s)
 {
     atomic_store(&s->end, 0);
-    atomic_store(&s->resting, true);
+    atomic_store(&s->quiescing, true);
     wake(s);
     for (;;) {
         uint32_t seen = stream_events(s);
-        if (!atomic_load(&s->resting) || atomic_load(&s->failed))
+        if (!atomic_load(&s->quiescing) || atomic_load(&s->failed))
             return;
-        stream_await(s, seen);
+        stream_sleep(s, seen);
     }
 }
 
@@ -174,9 +189,9 @@ void stream_signal(struct stream *s)
                 NULL, 0);
 }
 
-void stream_await(struct stream *s, uint32_t seen)
+void stream_sleep(struct stream *s, uint32_t seen)
 {
-    struct timespec most = { .tv_nsec = AWAIT_NS_MAX };
+    struct timespec max = { .tv_nsec = SLEEP_NS_MAX };
     if (s->o.simulated) {
         while (stream_events(s) == seen)
             if (!step(s, INT64_MAX)) { /* nobody would ever wake us */
@@ -188,8 +203,7 @@ void stream_await(struct stream *s, uint32_t seen)
     }
     atomic_fetch_add(&s->sleepers, 1);
     if (atomic_load(&s->events) == seen)
-        syscall(SYS_futex, &s->events, FUTEX_WAIT_PRIVATE, seen, &most, NULL,
-                0);
+        syscall(SYS_futex, &s->events, FUTEX_WAIT_PRIVATE, seen, &max, NULL, 0);
     atomic_fetch_sub(&s->sleepers, 1);
 }
 
@@ -200,8 +214,8 @@ bool stream_ready(const struct stream *s, uint32_t tile)
     return phase == TILE_READY || phase == TILE_FAILED;
 }
 
-/* Sleep until the tile is there or something broke. */
-static int sleep_for(struct stream *s, uint32_t tile)
+/* Sleep until the tile is READY or FAILED, or the stream has failed. */
+static int sleep_until_ready(struct stream *s, uint32_t tile)
 {
     for (;;) {
         uint32_t seen = stream_events(s);
@@ -211,7 +225,7 @@ static int sleep_for(struct stream *s, uint32_t tile)
             return s->failure.error;
         if (s->o.cancel && atomic_load(s->o.cancel))
             return -ECANCELED;
-        stream_await(s, seen);
+        stream_sleep(s, seen);
     }
 }
 
@@ -220,7 +234,7 @@ int stream_preload(struct stream *s)
     for (uint32_t t = 0; t < s->o.tile_count; t++) {
         if (!s->o.tiles[t].home)
             continue;
-        int err = sleep_for(s, t);
+        int err = sleep_until_ready(s, t);
         if (!err && atomic_load(&s->state[t].phase) == TILE_FAILED)
             err = s->state[t].error;
         if (err)
@@ -237,13 +251,14 @@ int stream_wait(struct stream *s, uint32_t tile)
         return -ECANCELED;
     if (!stream_ready(s, tile)) {
         int64_t begin = stream_now_ns(s);
-        int err = sleep_for(s, tile);
+        int err = sleep_until_ready(s, tile);
         int64_t end = stream_now_ns(s);
         s->hold_wait_ns += end - begin;
-        struct journal_event e = { .begin_ns = begin, .end_ns = end,
-                                   .object = tile,
-                                   .kind = JOURNAL_WAIT_TRUNK };
-        journal_add(s->o.journal, JOURNAL_COMPUTE, &e);
+        struct event e = { .begin_ns = begin,
+                           .end_ns = end,
+                           .object = tile,
+                           .kind = EVENT_WAIT_TRUNK };
+        event_ring_add(s->o.event_ring, EVENT_TRACK_COMPUTE, &e);
         if (err)
             return err;
     }
@@ -251,14 +266,27 @@ int stream_wait(struct stream *s, uint32_t tile)
     return phase == TILE_FAILED ? t->error : 0;
 }
 
+/* The tile must be the next of the circle: a skipped one would stay in the ring
+ * and block it. And it must be ready, or be allowed to be read. */
+static void check_turn(const struct stream *s, uint32_t tile)
+{
+    uint64_t pass = s->held / s->tile_count;
+    assert(tile == s->tile[s->held % s->tile_count]);
+    assert(s->o.simulated || stream_ready(s, tile) ||
+           atomic_load(&s->failed) ||
+           pass * s->o.tile_count + tile < atomic_load(&s->end));
+}
+
 int stream_hold(struct stream *s, uint32_t tile, const uint8_t **frame)
 {
+    assert(tile < s->o.tile_count);
+    if (!s->o.tiles[tile].home)
+        check_turn(s, tile);
     int err = stream_wait(s, tile);
     *frame = err ? NULL : s->state[tile].frame;
     if (err)
         return err;
-    if (!s->o.tiles[tile].home)
-        atomic_fetch_add(&s->held_bytes, s->o.tiles[tile].frame_bytes);
+    s->held += !s->o.tiles[tile].home;
     return 0;
 }
 
@@ -267,8 +295,10 @@ void stream_release(struct stream *s, uint32_t tile)
     if (s->o.tiles[tile].home)
         return;
     struct tile_state *t = &s->state[tile];
-    assert(atomic_load(&t->phase) == TILE_READY);
-    atomic_fetch_sub(&s->held_bytes, s->o.tiles[tile].frame_bytes);
+    assert(s->released < s->held &&
+           tile == s->tile[s->released % s->tile_count] &&
+           atomic_load(&t->phase) == TILE_READY);
+    s->released++;
     atomic_store_explicit(&t->phase, TILE_RELEASED, memory_order_release);
     wake(s);
 }
@@ -278,8 +308,12 @@ void stream_post(struct stream *s, struct load *load)
     uint32_t tail = atomic_load_explicit(&s->post_tail, memory_order_relaxed);
     uint32_t next = (tail + 1) % s->post_room;
     assert(next != atomic_load(&s->post_head));
-    load->next_segment = load->outstanding = 0;
-    load->next_byte = load->landed_bytes = 0;
+    assert(load->segment_count >= 1 &&
+           load->segment_count <= BLOCK_SEGMENTS_MAX &&
+           atomic_load(&load->state) != LOAD_WAITING);
+    memset(load->issued, 0, sizeof load->issued);
+    load->issued_segments = load->outstanding = 0;
+    load->landed_bytes = 0;
     load->error = 0;
     load->partial = false;
     load->posted_ns = stream_now_ns(s);
@@ -290,7 +324,7 @@ void stream_post(struct stream *s, struct load *load)
     wake(s);
 }
 
-void stream_poke(struct stream *s)
+void stream_notify(struct stream *s)
 {
     wake(s);
 }
@@ -309,17 +343,27 @@ int64_t stream_hold_wait_ns(const struct stream *s)
 int64_t stream_idle_ns(const struct stream *s)
 {
     int64_t sum = 0;
-    for (uint32_t d = 0; d < s->lanes; d++)
-        sum += idle_at(atomic_load(&s->lane[d].idle), stream_now_ns(s));
+    for (uint32_t d = 0; d < s->drives; d++)
+        sum += stream_drive_idle_ns(s, d);
     return sum;
 }
 
-static uint64_t look64(const uint64_t *counter)
+int64_t stream_drive_idle_ns(const struct stream *s, uint32_t drive)
+{
+    return idle_at(atomic_load(&s->queue[drive].idle), stream_now_ns(s));
+}
+
+int64_t stream_all_idle_ns(const struct stream *s)
+{
+    return idle_at(atomic_load(&s->all_idle), stream_now_ns(s));
+}
+
+static uint64_t get64(const uint64_t *counter)
 {
     return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
-static uint32_t look32(const uint32_t *counter)
+static uint32_t get32(const uint32_t *counter)
 {
     return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
@@ -328,12 +372,12 @@ void stream_stats(const struct stream *s, struct stream_stats *out)
 {
     const struct stream_stats *in = &s->stats;
     for (uint32_t c = 0; c < READ_CLASSES; c++) {
-        out->payload_bytes[c] = look64(&in->payload_bytes[c]);
-        out->device_bytes[c] = look64(&in->device_bytes[c]);
-        out->reads[c] = look64(&in->reads[c]);
+        out->payload_bytes[c] = get64(&in->payload_bytes[c]);
+        out->device_bytes[c] = get64(&in->device_bytes[c]);
+        out->reads[c] = get64(&in->reads[c]);
         for (uint32_t b = 0; b < STREAM_HISTOGRAM; b++) {
-            out->queue_us[c][b] = look32(&in->queue_us[c][b]);
-            out->device_us[c][b] = look32(&in->device_us[c][b]);
+            out->queue_us[c][b] = get32(&in->queue_us[c][b]);
+            out->device_us[c][b] = get32(&in->device_us[c][b]);
         }
     }
 }

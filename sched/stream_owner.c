@@ -12,28 +12,9 @@
 
 enum {
     DONE_MAX = 64,
-    GUESS_SHARE = 4, /* guesses may hold a quarter of a drive's budget */
-    COUNTERS_NS = 1000 * 1000, /* between two samples for the journal */
+    PREFETCH_SHARE = 4, /* prefetches may hold a quarter of a drive's budget */
+    COUNTERS_NS = 1000 * 1000, /* between two samples of the event ring */
 };
-
-static const uint64_t TAG_LOAD = 1ull << 63;
-
-/* How long the piece of a segment that begins at `next` should be: equal pieces
- * of at most a chunk, cut at page bounds of the file so that no page is read
- * twice inside a segment. */
-static uint32_t piece_bytes(const struct segment *seg, uint64_t next,
-                            uint32_t chunk)
-{
-    uint64_t pieces = (seg->length_bytes + chunk - 1) / chunk;
-    uint64_t size = (seg->length_bytes + pieces - 1) / pieces;
-    size = (size + BLOCK_PAGE - 1) / BLOCK_PAGE * BLOCK_PAGE;
-    uint64_t begin = seg->offset_bytes + next;
-    uint64_t end = (begin + size) / BLOCK_PAGE * BLOCK_PAGE;
-    uint64_t last = seg->offset_bytes + seg->length_bytes;
-    if (end <= begin || end > last)
-        end = last;
-    return (uint32_t)(end - begin);
-}
 
 static uint64_t make_tag(uint64_t kind, uint32_t index, uint32_t bytes)
 {
@@ -45,51 +26,67 @@ static void fail(struct stream *s, uint32_t file, uint64_t offset_bytes,
 {
     if (atomic_load(&s->failed))
         return;
+    if (file != UINT32_MAX && !s->o.simulated)
+        file = reader_original(s->o.reader, file);
     s->failure = (struct stream_failure){ error, file, offset_bytes };
     atomic_store(&s->failed, 1);
 }
 
 /* A drive is idle from the end of its last read to the next one's issue. */
-static void begin_idle(struct lane *l, int64_t now_ns)
+static void begin_idle(struct stream *s, struct drive_queue *q, int64_t now_ns)
 {
-    int64_t ns = idle_at(atomic_load(&l->idle), now_ns);
-    atomic_store(&l->idle, idle_word(ns - now_ns, true));
+    int64_t ns = idle_at(atomic_load(&q->idle), now_ns);
+    atomic_store(&q->idle, idle_word(ns - now_ns, true));
+    if (--s->busy)
+        return;
+    ns = idle_at(atomic_load(&s->all_idle), now_ns);
+    atomic_store(&s->all_idle, idle_word(ns - now_ns, true));
 }
 
-static void end_idle(const struct stream *s, struct lane *l)
+static void end_idle(struct stream *s, struct drive_queue *q)
 {
-    int64_t ns = idle_at(atomic_load(&l->idle), stream_now_ns(s));
-    atomic_store(&l->idle, idle_word(ns, false));
+    int64_t now_ns = stream_now_ns(s);
+    int64_t ns = idle_at(atomic_load(&q->idle), now_ns);
+    atomic_store(&q->idle, idle_word(ns, false));
+    if (s->busy++)
+        return;
+    ns = idle_at(atomic_load(&s->all_idle), now_ns);
+    atomic_store(&s->all_idle, idle_word(ns, false));
 }
 
 /* Issue one chunk; 0, -EAGAIN when the reader has no slot, or what makes the
  * stream fail. */
-static int start(struct stream *s, struct lane *l, enum read_class class,
+static int issue(struct stream *s, uint32_t drive, enum read_class class,
                  const struct segment *seg, uint64_t next, uint8_t *frame,
                  uint64_t kind, uint32_t index, uint32_t *bytes)
 {
-    *bytes = piece_bytes(seg, next, s->o.chunk_bytes);
+    *bytes = stream_chunk(s, seg, next);
     struct read_req req = {
-        .file = seg->file,
+        .file = stream_copy_on(s, seg->file, drive),
         .offset_bytes = seg->offset_bytes + next,
         .length_bytes = *bytes,
         .target = frame + seg->at + next,
         .tag = make_tag(kind, index, *bytes),
         .class = (uint8_t)class,
     };
-    int err = s->o.simulated ? virtual_start(s->o.simulated, &req)
+    int err = s->o.simulated ? virtual_start(s->o.simulated, drive, &req)
                              : reader_start(s->o.reader, &req);
-    if (err) {
-        if (err != -EAGAIN)
-            fail(s, req.file, req.offset_bytes, err);
-        return err;
-    }
-    if (!l->in_flight_bytes)
-        end_idle(s, l);
-    l->in_flight_bytes += *bytes;
-    if (class == READ_GUESS)
-        l->guess_flight_bytes += *bytes;
-    return 0;
+    if (!err)
+        stream_flies(s, drive, class, *bytes);
+    else if (err != -EAGAIN)
+        fail(s, req.file, req.offset_bytes, err);
+    return err;
+}
+
+void stream_flies(struct stream *s, uint32_t drive, enum read_class class,
+                  uint32_t bytes)
+{
+    struct drive_queue *q = &s->queue[drive];
+    if (!q->in_flight_bytes)
+        end_idle(s, q);
+    q->in_flight_bytes += bytes;
+    if (class == READ_PREFETCH)
+        q->prefetch_flight_bytes += bytes;
 }
 
 /* ---- loads ---- */
@@ -117,16 +114,15 @@ static void finish_load(struct stream *s, uint32_t index)
 
 static bool load_exhausted(const struct load *load)
 {
-    return load->next_segment == load->segment_count;
+    return load->issued_segments == load->segment_count;
 }
 
-/* What is left of a load that is no longer wanted, or already broken, is not
- * read. */
+/* The rest of a load that was cancelled or has failed is not read. */
 static void drop_rest(struct load *load)
 {
     if (load_exhausted(load))
         return;
-    load->next_segment = load->segment_count;
+    load->issued_segments = load->segment_count;
     load->partial = true;
 }
 
@@ -146,9 +142,21 @@ static void take_posted(struct stream *s)
     }
 }
 
-/* The oldest load of a class with a chunk for this drive. */
+/* The first segment of a load with a chunk for this drive, or segment_count. */
+static uint32_t segment_for(const struct stream *s, const struct load *load,
+                            uint32_t drive)
+{
+    uint32_t i = 0;
+    while (i < load->segment_count &&
+           (load->issued[i] == load->segment[i].length_bytes ||
+            !stream_takes(s, drive, &load->segment[i], load->issued[i])))
+        i++;
+    return i;
+}
+
+/* The oldest load of a class with a chunk for this drive, and its segment. */
 static struct load *oldest_load(struct stream *s, uint32_t drive,
-                                enum read_class class)
+                                enum read_class class, uint32_t *segment)
 {
     struct load *best = NULL;
     for (uint32_t i = 0, left = s->pending_count; left; i++) {
@@ -158,40 +166,40 @@ static struct load *oldest_load(struct stream *s, uint32_t drive,
         left--;
         if (load_exhausted(load) || atomic_load(&load->urgency) != class)
             continue;
-        uint32_t file = load->segment[load->next_segment].file;
-        if (stream_drive_of(s, file) != drive)
+        if (best && load->posted_ns >= best->posted_ns)
             continue;
-        if (!best || load->posted_ns < best->posted_ns)
-            best = load;
+        uint32_t found = segment_for(s, load, drive);
+        if (found == load->segment_count)
+            continue;
+        best = load;
+        *segment = found;
     }
     return best;
 }
 
-static bool start_load(struct stream *s, uint32_t drive,
+static bool issue_load(struct stream *s, uint32_t drive,
                        enum read_class class)
 {
-    struct lane *l = &s->lane[drive];
-    if (class == READ_GUESS &&
-        l->guess_flight_bytes >= l->budget_bytes / GUESS_SHARE)
+    struct drive_queue *q = &s->queue[drive];
+    if (class == READ_PREFETCH &&
+        q->prefetch_flight_bytes >= q->budget_bytes / PREFETCH_SHARE)
         return false;
-    struct load *load = oldest_load(s, drive, class);
+    uint32_t bytes, i;
+    struct load *load = oldest_load(s, drive, class, &i);
     if (!load)
         return false;
-    uint32_t bytes;
-    const struct segment *seg = &load->segment[load->next_segment];
-    if (start(s, l, class, seg, load->next_byte, load->frame, TAG_LOAD,
+    const struct segment *seg = &load->segment[i];
+    if (issue(s, drive, class, seg, load->issued[i], load->frame, TAG_LOAD,
               load_index(s, load), &bytes))
         return false;
     load->outstanding++;
-    load->next_byte += bytes;
-    if (load->next_byte == seg->length_bytes) {
-        load->next_segment++;
-        load->next_byte = 0;
-    }
+    load->issued[i] += bytes;
+    if (load->issued[i] == seg->length_bytes)
+        load->issued_segments++;
     return true;
 }
 
-/* Loads cancelled while nothing of them is in flight are over at once. */
+/* Finish the cancelled loads of which nothing is in flight. */
 static bool drop_cancelled(struct stream *s)
 {
     bool any = false;
@@ -228,7 +236,7 @@ static void retire(struct stream *s)
     }
 }
 
-/* Take room for a tile in the ring, in one piece; false when it is full. */
+/* Take contiguous room for a tile in the ring. False if it is full. */
 static bool ring_take(struct stream *s, uint32_t tile)
 {
     uint64_t bytes = s->o.tiles[tile].frame_bytes, skipped = 0;
@@ -259,8 +267,8 @@ static void load_tile(struct stream *s, uint32_t tile)
     atomic_store(&t->phase, TILE_LOADING);
 }
 
-/* Give the next tile of the circle a frame, for its drive to fill; false when
- * the ring is full or nothing more may be read. */
+/* Give the next tile of the circle a frame and queue it. False if
+ * the ring is full or no more may be read. */
 static bool give_frame(struct stream *s)
 {
     if (!s->tile_count)
@@ -271,58 +279,81 @@ static bool give_frame(struct stream *s)
         atomic_load(&s->state[tile].phase) != TILE_EMPTY ||
         !ring_take(s, tile))
         return false;
-    struct lane *l = stream_lane_of(s, tile);
-    l->given[(l->given_head + l->given_count) % (s->o.tile_count + 1)] = tile;
-    l->given_count++;
-    l->given_bytes += s->o.tiles[tile].frame_bytes;
-    s->given++;
+    struct tile_queue *q = &s->tile_queue[s->queue_of[tile]];
+    q->given[(q->given_head + q->given_count) % (s->o.tile_count + 1)] = tile;
+    q->given_count++;
+    q->given_bytes += s->o.tiles[tile].frame_bytes;
+    s->number[tile] = ++s->given;
     load_tile(s, tile);
     return true;
 }
 
-/* Make the lane's next tile its current one; false when there is none yet. */
-static bool open_tile(struct stream *s, struct lane *l)
+/* Make the queue's next tile its current one. False if there is none now. */
+static bool open_tile(struct stream *s, struct tile_queue *q)
 {
-    if (l->home_next < l->home_count) {
-        l->current = l->home[l->home_next++];
-        s->state[l->current].frame = s->o.tiles[l->current].home;
-        load_tile(s, l->current);
+    if (q->home_next < q->home_count) {
+        q->current = q->home[q->home_next++];
+        s->state[q->current].frame = s->o.tiles[q->current].home;
+        load_tile(s, q->current);
     } else {
-        if (!atomic_load(&s->end)) /* at rest: what has a frame can wait */
+        if (!atomic_load(&s->end)) /* quiesced: begin no other tile */
             return false;
-        while (!l->given_count)
+        while (!q->given_count)
             if (!give_frame(s))
                 return false;
-        l->current = l->given[l->given_head];
-        l->given_head = (l->given_head + 1) % (s->o.tile_count + 1);
-        l->given_count--;
-        l->given_bytes -= s->o.tiles[l->current].frame_bytes;
+        q->current = q->given[q->given_head];
+        q->given_head = (q->given_head + 1) % (s->o.tile_count + 1);
+        q->given_count--;
+        q->given_bytes -= s->o.tiles[q->current].frame_bytes;
     }
-    l->open = true;
-    l->next_segment = 0;
-    l->next_byte = 0;
+    q->open = true;
+    q->next_segment = 0;
+    q->next_byte = 0;
     return true;
 }
 
-static bool start_trunk(struct stream *s, struct lane *l)
+static const struct segment *current_segment(const struct stream *s,
+                                             const struct tile_queue *q)
 {
-    if (!l->open && !open_tile(s, l))
+    uint32_t first = s->o.tiles[q->current].first_segment;
+    return &s->o.segments[first + q->next_segment];
+}
+
+/* Of the queues that this drive serves, the one whose current tile is needed
+ * first, or NULL. */
+static struct tile_queue *queue_for(struct stream *s, uint32_t drive)
+{
+    struct tile_queue *best = NULL;
+    for (uint32_t i = 0; i < s->tile_queues; i++) {
+        struct tile_queue *q = &s->tile_queue[i];
+        if (!(q->drives >> drive & 1) || (!q->open && !open_tile(s, q)) ||
+            !stream_takes(s, drive, current_segment(s, q), q->next_byte))
+            continue;
+        if (!best || s->number[q->current] < s->number[best->current])
+            best = q;
+    }
+    return best;
+}
+
+static bool issue_trunk(struct stream *s, uint32_t drive)
+{
+    struct tile_queue *q = queue_for(s, drive);
+    if (!q)
         return false;
-    const struct stream_tile *tile = &s->o.tiles[l->current];
-    const struct segment *seg =
-        &s->o.segments[tile->first_segment + l->next_segment];
-    struct tile_state *t = &s->state[l->current];
+    const struct stream_tile *tile = &s->o.tiles[q->current];
+    const struct segment *seg = current_segment(s, q);
+    struct tile_state *t = &s->state[q->current];
     uint32_t bytes;
-    if (start(s, l, READ_TRUNK, seg, l->next_byte, t->frame, 0, l->current,
+    if (issue(s, drive, READ_TRUNK, seg, q->next_byte, t->frame, 0, q->current,
               &bytes))
         return false;
     t->outstanding++;
-    l->next_byte += bytes;
-    if (l->next_byte == seg->length_bytes) {
-        l->next_byte = 0;
-        if (++l->next_segment == tile->segment_count) {
+    q->next_byte += bytes;
+    if (q->next_byte == seg->length_bytes) {
+        q->next_byte = 0;
+        if (++q->next_segment == tile->segment_count) {
             t->issued = true;
-            l->open = false;
+            q->open = false;
         }
     }
     return true;
@@ -330,21 +361,47 @@ static bool start_trunk(struct stream *s, struct lane *l)
 
 /* ---- a turn ---- */
 
-static void fill_drive(struct stream *s, uint32_t drive)
+/* Bytes of the ring with tiles that this drive has, and has not begun. */
+static uint64_t given_bytes(const struct stream *s, uint32_t drive)
 {
-    struct lane *l = &s->lane[drive];
-    while (l->in_flight_bytes < l->budget_bytes) {
-        if (start_load(s, drive, READ_DEMAND))
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < s->tile_queues; i++)
+        if (s->tile_queue[i].drives >> drive & 1)
+            bytes += s->tile_queue[i].given_bytes;
+    return bytes;
+}
+
+/* Hand a drive as many chunks as it is to have. True: at least one. */
+static bool fill_drive(struct stream *s, uint32_t drive)
+{
+    struct drive_queue *q = &s->queue[drive];
+    bool any = false;
+    for (; q->in_flight_bytes < q->budget_bytes; any = true) {
+        if (issue_load(s, drive, READ_DEMAND))
             continue;
-        uint64_t begun = atomic_load(&s->ring_used) - l->given_bytes;
+        uint64_t begun = atomic_load(&s->ring_used) - given_bytes(s, drive);
         bool ahead = begun * 2 >= s->o.ring_bytes;
-        if (ahead && start_load(s, drive, READ_GUESS))
+        if (ahead && issue_load(s, drive, READ_PREFETCH))
             continue;
-        if (start_trunk(s, l))
+        if (issue_trunk(s, drive))
             continue;
-        if (!ahead && start_load(s, drive, READ_GUESS))
+        if (!ahead && issue_load(s, drive, READ_PREFETCH))
             continue;
-        return;
+        break;
+    }
+    return any;
+}
+
+/* Where a chunk is on several drives, one that left it to another may find that
+ * the other has enough by then. */
+static void fill_drives(struct stream *s)
+{
+    bool any = true;
+    while (any) {
+        any = false;
+        for (uint32_t d = 0; d < s->drives; d++)
+            any |= fill_drive(s, d);
+        any &= s->copies;
     }
 }
 
@@ -371,55 +428,65 @@ static void add32(uint32_t *counter, uint32_t n)
     __atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
 }
 
-/* `flight`: bytes that are with the drive after this read. */
-static void count(struct stream *s, const struct read_done *d, uint32_t object,
-                  uint64_t flight)
+/* Add a read to the counters and the event ring. `flight`: bytes in flight on
+ * its drive after it. */
+static void record(struct stream *s, const struct read_done *d,
+                   uint32_t object, uint64_t flight)
 {
-    struct lane *l = &s->lane[d->drive];
+    struct drive_queue *q = &s->queue[d->drive];
     add64(&s->stats.payload_bytes[d->class], d->bytes);
     add64(&s->stats.device_bytes[d->class], d->device_bytes);
     add64(&s->stats.reads[d->class], 1);
     add32(&s->stats.queue_us[d->class][bucket(d->issued_ns - d->queued_ns)],
           1);
     add32(&s->stats.device_us[d->class][bucket(d->done_ns - d->issued_ns)], 1);
-    if (!s->o.journal)
+    if (!s->o.event_ring)
         return;
-    struct journal_event e = {
-        .begin_ns = d->queued_ns, .issued_ns = d->issued_ns,
-        .end_ns = d->done_ns, .bytes = d->device_bytes, .object = object,
-        .kind = JOURNAL_READ, .class = d->class, .drive = (uint8_t)d->drive,
+    struct event e = {
+        .begin_ns = d->queued_ns,
+        .issued_ns = d->issued_ns,
+        .end_ns = d->done_ns,
+        .bytes = d->device_bytes,
+        .object = object,
+        .kind = EVENT_READ,
+        .class = d->class,
+        .drive = (uint8_t)d->drive,
     };
-    journal_add(s->o.journal, JOURNAL_READS, &e);
-    if (flight && d->done_ns - l->counted_ns < COUNTERS_NS)
+    event_ring_add(s->o.event_ring, EVENT_TRACK_READS, &e);
+    if (flight && d->done_ns - q->counted_ns < COUNTERS_NS)
         return;
-    l->counted_ns = d->done_ns;
-    struct journal_event at = { .begin_ns = d->done_ns, .end_ns = d->done_ns,
-                                .bytes = atomic_load(&s->ring_used),
-                                .kind = JOURNAL_RING, .drive = e.drive };
-    journal_add(s->o.journal, JOURNAL_READS, &at);
-    at.kind = JOURNAL_FLIGHT;
+    q->counted_ns = d->done_ns;
+    struct event at = { .begin_ns = d->done_ns,
+                        .end_ns = d->done_ns,
+                        .bytes = atomic_load(&s->ring_used),
+                        .kind = EVENT_RING,
+                        .drive = e.drive };
+    event_ring_add(s->o.event_ring, EVENT_TRACK_READS, &at);
+    at.kind = EVENT_FLIGHT;
     at.bytes = flight;
-    journal_add(s->o.journal, JOURNAL_READS, &at);
+    event_ring_add(s->o.event_ring, EVENT_TRACK_READS, &at);
 }
 
 bool stream_settle(struct stream *s, const struct read_done *d)
 {
     uint32_t bytes = (uint32_t)d->tag;
     uint32_t index = (uint32_t)(d->tag >> 32) & 0x7fffffff;
-    struct lane *l = &s->lane[d->drive];
-    l->in_flight_bytes -= bytes;
-    if (!l->in_flight_bytes)
-        begin_idle(l, d->done_ns);
-    if (d->class == READ_GUESS)
-        l->guess_flight_bytes -= bytes;
+    struct drive_queue *q = &s->queue[d->drive];
+    q->in_flight_bytes -= bytes;
+    if (!q->in_flight_bytes)
+        begin_idle(s, q, d->done_ns);
+    if (d->class == READ_PREFETCH)
+        q->prefetch_flight_bytes -= bytes;
     if (d->tag & TAG_LOAD) {
         struct load *load = s->pending[index];
-        count(s, d, load->object, l->in_flight_bytes);
+        record(s, d, load->object, q->in_flight_bytes);
+        if (d->error && stream_read_elsewhere(s, d))
+            return false;
         load->outstanding--;
         load->landed_bytes += d->bytes;
         if (d->error && !load->error) {
             load->error = d->error;
-            if (d->class == READ_DEMAND) /* a guess may fail */
+            if (d->class == READ_DEMAND && !load->alone) /* others may fail */
                 fail(s, d->file, d->offset_bytes, d->error);
         }
         if (load->error || atomic_load(&load->cancelled))
@@ -430,7 +497,9 @@ bool stream_settle(struct stream *s, const struct read_done *d)
         return true;
     }
     struct tile_state *t = &s->state[index];
-    count(s, d, index, l->in_flight_bytes);
+    record(s, d, index, q->in_flight_bytes);
+    if (d->error && stream_read_elsewhere(s, d))
+        return false;
     t->outstanding--;
     if (d->error && !t->error) {
         t->error = d->error;
@@ -443,21 +512,21 @@ bool stream_settle(struct stream *s, const struct read_done *d)
     return true;
 }
 
-static bool idle(const struct stream *s)
+static bool nothing_in_flight(const struct stream *s)
 {
-    for (uint32_t d = 0; d < s->lanes; d++)
-        if (s->lane[d].in_flight_bytes)
+    for (uint32_t d = 0; d < s->drives; d++)
+        if (s->queue[d].in_flight_bytes)
             return false;
     return true;
 }
 
-/* Nothing is with a drive, and nothing begun waits to be. */
-static bool rested(const struct stream *s)
+/* Nothing is in flight, and nothing that has begun has chunks to issue. */
+static bool quiescent(const struct stream *s)
 {
-    for (uint32_t d = 0; d < s->lanes; d++)
-        if (s->lane[d].open)
+    for (uint32_t i = 0; i < s->tile_queues; i++)
+        if (s->tile_queue[i].open)
             return false;
-    return !s->pending_count && idle(s);
+    return !s->pending_count && nothing_in_flight(s);
 }
 
 bool stream_turn(struct stream *s)
@@ -467,10 +536,10 @@ bool stream_turn(struct stream *s)
     bool news = drop_cancelled(s);
     if (!stop)
         retire(s);
-    for (uint32_t d = 0; d < s->lanes && !stop; d++)
-        fill_drive(s, d);
-    if (atomic_load(&s->resting) && rested(s)) {
-        atomic_store(&s->resting, false);
+    if (!stop)
+        fill_drives(s);
+    if (atomic_load(&s->quiescing) && quiescent(s)) {
+        atomic_store(&s->quiescing, false);
         news = true;
     }
     return news || (!stop && atomic_load(&s->failed));
@@ -483,13 +552,13 @@ void *stream_owner_main(void *arg)
     for (;;) {
         if (stream_turn(s))
             stream_signal(s);
-        if (atomic_load(&s->stop) && idle(s))
+        if (atomic_load(&s->stop) && nothing_in_flight(s))
             return NULL;
         int n = reader_reap(s->o.reader, done, DONE_MAX, INT64_MAX);
         if (n < 0) {
             fail(s, UINT32_MAX, 0, n);
             stream_signal(s);
-            reader_drain(s->o.reader); /* or else they stay: reader_close */
+            reader_drain(s->o.reader); /* wait for the reads in flight */
             return NULL;
         }
         bool news = false;

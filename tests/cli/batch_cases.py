@@ -38,9 +38,16 @@ def batch(lines, *words, source=IN, to=OUT, stdin=None):
                           capture_output=True, input=stdin)
 
 
+def without_time(answer):
+    """An answer without the only field that depends on the time."""
+    if answer["response"]:
+        assert answer["response"]["body"].pop("created") > 1700000000
+    return answer
+
+
 def answers(path=OUT):
     with open(path) as f:
-        return [json.loads(line) for line in f]
+        return [without_time(json.loads(line)) for line in f]
 
 
 def by_id(path=OUT):
@@ -142,7 +149,7 @@ def case_bad():
     bad = {
         "model": {"id": "model", "prompt": "x", "model": "gpt-9"},
         "field": {"id": "field", "prompt": "x", "bogus": 1},
-        "unserved": {"id": "unserved", "prompt": "x", "n": 2},
+        "unserved": {"id": "unserved", "prompt": "x", "min_tokens": 2},
         "tools": {"id": "tools", "messages": [{"role": "user", "content": ""}],
                   "tools": [{"type": "function"}]},
         "image": {"id": "image", "messages": [
@@ -151,7 +158,6 @@ def case_bad():
         "ids": {"id": "ids", "prompt": [1, 10 ** 6]},
         "empty": {"id": "empty", "prompt": ""},
         "most": {"id": "most", "prompt": "x", "max_tokens": 0},
-        "room": {"id": "room", "prompt": "x", "max_tokens": 5000},
         "url": {"custom_id": "url", "url": "/v1/embeddings",
                 "body": {"prompt": "x"}},
         "top": {"id": "top", "prompt": "x", "top_p": 2},
@@ -161,28 +167,53 @@ def case_bad():
              "[]", "", "\x01", {"prompt": "no id"}, *bad.values(),
              {"id": "first", "prompt": [2], "max_tokens": 2},
              {"id": "last", "prompt": [1], "max_tokens": 2}]
-    p = batch(lines)
-    check(p.returncode == 0, "bad lines: exit 0 if the rest succeeded")
-    check(b"2 answered, 18 errors (1 with the custom_id" in p.stderr,
+    p = batch(lines, "-c", "4096")
+    check(p.returncode == 3, "bad lines: exit 3 if the rest succeeded")
+    check(b"2 answered, 17 errors (1 with the custom_id" in p.stderr,
           "and a summary")
     found = answers()
     errors = [a for a in found if a["error"]]
-    check(len(found) == 20 and len(errors) == 18 and
+    check(len(found) == 19 and len(errors) == 17 and
           all(a["response"] is None and a["error"]["message"]
               for a in errors), "an error each")
     codes = {a["custom_id"]: a["error"]["code"] for a in errors
              if a["custom_id"] is not None}
     check(all(name in codes for name in bad) and
           codes["first"] == "duplicate_custom_id" and
-          codes["long"] == codes["room"] == "context_length_exceeded" and
+          codes["long"] == "context_length_exceeded" and
           codes["field"] == "unknown_field" and
           codes["model"] == "model_not_found", "with a code")
     with open(OUT, "rb") as f:
         before = f.read()
-    p = batch(lines)
+    p = batch(lines, "-c", "4096")
     with open(OUT, "rb") as f:
-        check(p.returncode == 0 and f.read() == before,
+        check(p.returncode == 3 and f.read() == before and
+              b"19 finished before (17 with an error)" in p.stderr,
               "nothing is answered twice")
+    fresh()
+    p = batch([long, lines[0]])
+    check(p.returncode == 0 and
+          usage(answers())["long"]["prompt_tokens"] == 5000,
+          "without -c the context grows to the longest prompt")
+
+
+def usage(found):
+    return {a["custom_id"]: a["response"]["body"]["usage"] for a in found}
+
+
+def case_limits():
+    fresh()
+    ask = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 3}
+    p = batch([{"id": "a", **ask},
+               {"id": "b", **ask, "reasoning_effort": "none"},
+               {"id": "c", "prompt": "x", "max_tokens": 2}])
+    check(b"\n3 texts came to their limit" in p.stderr and
+          b"\n1 of them had not ended its thoughts and has no answer" in
+          p.stderr, "what ended at a limit, or in its thoughts, is said")
+    fresh()
+    p = batch(["{"])
+    check(p.returncode == 3 and b"0 answered, 1 error" in p.stderr,
+          "no answer at all: exit 3")
 
 
 def job(n, seed):
@@ -218,7 +249,7 @@ def case_order_and_resume():
           "goes on where a crash cut the output")
     p = batch(None, "--keep-order", source="-", to="-",
               stdin="".join(json.dumps(x) + "\n" for x in lines).encode())
-    got = [json.loads(x) for x in p.stdout.splitlines()]
+    got = [without_time(json.loads(x)) for x in p.stdout.splitlines()]
     check(p.returncode == 0 and
           [a["custom_id"] for a in got] == [x["id"] for x in lines] and
           {a["custom_id"]: a for a in got} == whole, "from stdin to stdout")
@@ -331,13 +362,14 @@ def case_exits():
     open(IN, "w").close()
     p = subprocess.run([SLUICE, "batch", MODEL, "-i", IN, "-o", OUT],
                        capture_output=True)
-    check(p.returncode == 0 and os.path.getsize(OUT) == 0,
-          "an empty input is a job that is done")
+    check(p.returncode == 3 and os.path.getsize(OUT) == 0,
+          "an empty input has no answer: exit 3")
 
 
 case_forms()
 case_stop()
 case_bad()
+case_limits()
 case_order_and_resume()
 case_logits()
 case_signals()

@@ -17,7 +17,8 @@ passes() { sed -n '/"decode"/,/}/s/.*"passes": \([0-9]*\).*/\1/p' "$D/report"; }
 
 for kind in echo random; do
     for sampled in "" "--temperature 0.9 --top-p 0.8 --seed 5"; do
-        run $kind off $sampled
+        run $kind off $sampled && [ -s "$D/ids.off" ]
+        verdict $? "$kind, off, ${sampled:-greedy}"
         for width in auto 3; do
             run $kind $width $sampled &&
                 cmp -s "$D/ids.off" "$D/ids.$width" &&
@@ -26,14 +27,11 @@ for kind in echo random; do
         done
     done
 done
-run echo auto
-[ "$(passes)" -lt 27 ]
+run echo auto && [ "$(passes)" -lt 27 ]
 verdict $? "auto takes fewer passes for a cycle"
-run echo 3
-[ "$(passes)" -lt 16 ]
+run echo 3 && [ "$(passes)" -lt 16 ]
 verdict $? "3 takes fewer still"
-run random auto
-[ "$(passes)" -eq 27 ]
+run random auto && [ "$(passes)" -eq 27 ]
 verdict $? "auto drafts nothing where nothing repeats"
 run echo none
 [ $? -eq 2 ] && grep -q -- --draft "$D/err"

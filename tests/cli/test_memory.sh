@@ -24,8 +24,8 @@ for part in r['prefill'], r['decode']:
          part['passes'] * plan['streamed_payload_bytes'])
 prefill, decode, experts = r['prefill'], r['decode'], r['experts']
 demand = prefill['expert_demand_bytes'] + decode['expert_demand_bytes']
-guess = prefill['expert_guess_bytes'] + decode['expert_guess_bytes']
-same('experts', demand + guess, experts['loads'] * expert)
+prefetch = prefill['expert_prefetch_bytes'] + decode['expert_prefetch_bytes']
+same('experts', demand + prefetch, experts['loads'] * expert)
 same('requests', experts['requests'], experts['hits'] + experts['loads'])
 same('resident', io['resident_read_bytes'], plan['resident_payload_bytes'])
 same('trunk reads', latency['trunk']['payload_bytes'],
@@ -33,7 +33,7 @@ same('trunk reads', latency['trunk']['payload_bytes'],
      passes * plan['streamed_payload_bytes'])
 same('decode', decode['read_bytes'],
      decode['trunk_bytes'] + decode['embed_bytes'] +
-     decode['expert_demand_bytes'] + decode['expert_guess_bytes'] +
+     decode['expert_demand_bytes'] + decode['expert_prefetch_bytes'] +
      decode['wasted_bytes'])
 same('reader', io['payload_bytes'],
      sum(c['payload_bytes'] for c in latency.values()))
@@ -55,7 +55,7 @@ sanitized=$(grep -o 'fsanitize=[a-z]*' "${BUILD:-build}/flags")
 
 # budgets PRESET NEW BYTES...: the model at its floor and so much more
 budgets() {
-    preset=$1 new=$2
+    preset=$1 new=$2 evicted=0
     shift 2
     sparse=$([ "$preset" = k3 ] && echo --sparse)
     "$S" synth "$D/m" --preset "$preset" $sparse --seed 3 > /dev/null 2>&1 ||
@@ -70,6 +70,7 @@ budgets() {
     for more; do
         memory=$((floor + more))
         for policy in dhd none; do
+            rm -f "$D/r.json"
             "$S" run "$D/m" --ids 5,6,7,8,9 -n "$new" --ignore-eos \
                 --prefetch none --policy $policy -m $memory -t 2 \
                 --report "$D/r.json" > "$D/ids" 2> "$D/err" || cat "$D/err"
@@ -85,14 +86,17 @@ print(sum(r[p]["expert_demand_bytes"] for p in ("prefill", "decode")) //
                 $([ $policy = none ] && echo "$D/plan.json") &&
                 cmp -s "$D/ids" "$D/first"
             verdict $? "$preset, $policy: the floor and $more bytes"
+            grep -q '"evictions": [1-9]' "$D/r.json" && evicted=1
         done
     done
+    [ $evicted -eq 1 ]
+    verdict $? "$preset: some budget was too small for what the cache had"
     rm -rf "$D/m" "$D/first"
     expert=
 }
 for preset in ${*:-tiny small}; do
     case $preset in
-    tiny) budgets tiny 6 0 300000 1000000 3000000 400000000 ;;
+    tiny) budgets tiny 6 0 300000 3000000 6000000 7000000 400000000 ;;
     small) budgets small 4 0 30000000 120000000 250000000 800000000 ;;
     bench) budgets bench 3 0 500000000 2000000000 ;;
     k3) budgets k3 2 0 700000000 6500000000 ;;
@@ -100,7 +104,7 @@ for preset in ${*:-tiny small}; do
 done
 [ $# -eq 0 ] || exit 0
 
-# An end id: what was read ahead of it, and guesses that nobody judged, were
+# An end id: what was read ahead of it, and prefetches that no router ran for, were
 # read, so the parts are all that was read.
 cat > "$D/wasted.py" << 'END'
 import json, sys
@@ -109,7 +113,7 @@ read = r['io']['resident_read_bytes']
 for part in r['prefill'], r['decode']:
     read += part['read_bytes']
     sum_ = sum(part[n] for n in ('trunk_bytes', 'embed_bytes', 'wasted_bytes',
-                                 'expert_demand_bytes', 'expert_guess_bytes'))
+                                 'expert_demand_bytes', 'expert_prefetch_bytes'))
     if sum_ != part['read_bytes']:
         sys.exit('# parts: %d of %d' % (sum_, part['read_bytes']))
 if read != r['io']['payload_bytes']:
@@ -129,6 +133,7 @@ for kept in 0 1 3; do
     done
     for how in '-m 100M --prefetch none' '-m 100M --prefetch gate' \
         '-m 400M --prefetch ema --policy none'; do
+        rm -f "$D/r.json"
         "$S" run "$D/m" --ids 5,6,7,8,9 -n 40 $how --report "$D/r.json" \
             > /dev/null 2> "$D/err" || cat "$D/err"
         python3 "$D/wasted.py" "$D/r.json" $kept

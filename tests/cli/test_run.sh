@@ -8,10 +8,12 @@
 M=$D/m
 SHARD=$M/model-0000
 python=$(python3 -c 'import sys; print(sys.executable)') # not a wrapper
-edit() {
-    "$python" -ISE tests/cli/ckpt_edit.py "$M" "$@"
+edited=0
+edit() { # a change that was not made is a failure of the next verdict
+    "$python" -ISE tests/cli/ckpt_edit.py "$M" "$@" || edited=1
 }
 fresh() {
+    edited=0
     rm -rf "$M" && cp -r "$D/sound" "$M"
 }
 run() { # options of run
@@ -29,7 +31,7 @@ refused() {
     name=$1 words=$2
     shift 2
     run "$@"
-    [ $? -eq 1 ] && said "$words"
+    [ $? -eq 1 ] && said "$words" && [ $edited -eq 0 ]
     verdict $? "$name"
     fresh
 }
@@ -44,7 +46,7 @@ fails() {
 works() { # NAME [option...]: the same ids as ever
     name=$1
     shift
-    run "$@" && [ "$(cat "$D/out")" = "$IDS" ]
+    run "$@" && [ "$(cat "$D/out")" = "$IDS" ] && [ $edited -eq 0 ]
     verdict $? "$name"
     fresh
 }
@@ -60,7 +62,7 @@ mkdir "$D/words" # most tests do without a tokenizer, and are quicker
 cp "$D/sound/tiktoken.model" "$D/sound/tokenizer_config.json" "$D/words"
 rm "$D/sound/tiktoken.model" "$D/sound/tokenizer_config.json"
 fresh
-run && [ ! -s "$D/err" ] || grep -q '^prefill' "$D/err"
+run && grep -q '^prefill' "$D/err" && grep -qE '^[0-9]+,[0-9]+,[0-9]+$' "$D/out"
 verdict $? "a sound folder"
 IDS=$(cat "$D/out")
 
@@ -97,7 +99,7 @@ refused "no shard at all" "$M"
 
 # ---- headers ----
 for length in 0 1 7 -1 1000000000 9223372036854775807; do
-    edit length 2 -- "$length" 2> /dev/null || edit length 2 "$length"
+    edit length 2 "$length"
     refused "a header length of $length" "model-00002-of-000004.safetensors: "
 done
 for text in '' '[]' '7' 'null' '{' '{"a":1}' '{"a":{}}' 'not JSON' \
@@ -162,7 +164,7 @@ refused "a layer too many" "model-00002.*layers.9.self_attn.k_proj.weight"
 edit rename $T surprise
 refused "an unknown tensor" "model-00002.*surprise"
 edit copy $T lm_head.weight
-refused "a tensor in two shards" "$T is in .*already"
+refused "a tensor in two shards" "$T is also in"
 
 # ---- where tensors lie does not matter ----
 for t in $L.f_a_proj.weight $L.f_b_proj.weight $L.b_proj.weight \
@@ -192,7 +194,8 @@ floor=$("$S" run "$D/spread" --ids 1 -n 1 -c 64 -m 1 2>&1 |
 cp -r "$D/spread/." "$M"
 works "at the floor" -m "$floor"
 cp -r "$D/spread/." "$M"
-works "on three drives" --device 1 --device 2 --device 0.5
+works "on three drives" \
+    --simulate-drive 1 --simulate-drive 2 --simulate-drive 0.5
 
 # ---- config.json ----
 rm "$M/config.json"
@@ -249,7 +252,7 @@ for way in list(fields(sound)):
     # Without a whole group, the sentence may be about what is in it.
     field = "config_groups" if way[-1] == "group_0" else way[-1]
     named += check("without " + way[-1], field, root)
-if named < 50:
+if named < 48:
     bad.append("only %d fields were missed" % named)
 turn = 0
 for way in list(fields(sound)):
@@ -274,9 +277,9 @@ text=text_config
 edit config $text.hidden_size 4096
 refused "a config that the tensors do not fit" "has the shape"
 edit config $text.num_experts 11
-refused "an expert fewer" "\[12\], the config gives \[11\]"
+refused "an expert fewer" "\[12\], by the config \[11\]"
 edit config $text.num_experts 13
-refused "an expert more" "\[12\], the config gives \[13\]"
+refused "an expert more" "\[12\], by the config \[13\]"
 edit config $text.num_hidden_layers 4
 refused "a layer more" "config.json: .*layer"
 
@@ -298,7 +301,7 @@ fails 1 "no such file" "$D/nothing" "$M" -f "$D/nothing"
 fails 1 "a folder for a file" "$D" "$M" -f "$D"
 fails 1 "a file without end" "/dev/zero" "$M" -f /dev/zero -c 64
 yes 'word and word ' | head -c 400000 > "$D/long"
-fails 1 "100,000 tokens" "the prompt has [0-9]* ids, the context" "$M" \
+fails 1 "100,000 tokens" "the prompt has [0-9]* ids, the context" "$M" -c 4096 \
     -f "$D/long"
 for way in 7,1,0 8,1,0 9,1,1 8,2,1 7,2,0 7,3,1 1,8,0 1,9,1 8,0,0; do
     ids=${way%%,*} rest=${way#*,}
@@ -313,7 +316,8 @@ for way in 7,1,0 8,1,0 9,1,1 8,2,1 7,2,0 7,3,1 1,8,0 1,9,1 8,0,0; do
 done
 
 # ---- budgets ----
-for with in '' '-t 1' '-c 4096' '--prefetch prev' '--device 1 --device 2' \
+for with in '' '-t 1' '-c 4096' '--prefetch prev' \
+    '--simulate-drive 1 --simulate-drive 2' \
     '--policy lru --rows 7' '--draft 4' '--draft auto --prefetch gate' \
     '--timeline /dev/null'; do
     run -m 1 $with
@@ -330,8 +334,9 @@ done
 for bad in '-m 0' '-m 1e9' '-m 0x10' '-m 1.5' '-m 8Q' '-m -5' '-m 9999999999G' \
     '-m G' '-m 8GG' '-n x' '-n -1' '-n 99999999' '--rows 513' '-t 9999' \
     '-c 0' '-c 99999999' '--io mmap' '--policy fastest' '--policy min' \
-    '--policy static-pin' '--prefetch psychic' '--device 0' '--device 1,x' \
-    '--device 1e-9' '--device nan' '--draft -1' '--draft 257' \
+    '--policy static-pin' '--prefetch psychic' \
+    '--simulate-drive 0' '--simulate-drive 1,x' \
+    '--simulate-drive 1e-9' '--simulate-drive nan' '--draft -1' '--draft 257' \
     '--temperature -1' '--top-p 0' '--top-p 2' '--temperature inf' \
     '--mla-latent-eps -1' '--seed x' '--bogus' '--ids' '-p' '-x' \
     '--ignore-eos=1' '--memory' '--report' 'another word'; do

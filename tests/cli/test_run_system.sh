@@ -5,6 +5,7 @@
 #         no io_uring, calls that are interrupted, stops and continues, on file
 #         systems of other kinds, in a small cgroup. What a tool or a right is
 #         missing for is skipped.
+# Alone:  it looks at the page cache and at what the machine has free.
 . tests/tap.sh
 R= G= # a folder in memory, a cgroup
 cleanup() {
@@ -99,6 +100,12 @@ echo '{"custom_id": "1", "prompt": [3]}' > "$D/in"
     grep -q '^hint: ' "$D/err"
 verdict $? "more memory than the machine has: a sentence"
 
+# A forecast before a batch is a convenience.
+rm -f "$D/answers"
+(ulimit -f 4; exec "$S" batch "$M" -i "$D/in" -o "$D/answers" -n 1 -c 64) \
+    > "$D/out" 2> "$D/err" && grep -q '"error":null' "$D/answers"
+verdict $? "a batch with files of at most 4 KiB"
+
 # ---- system calls ----
 traced() { # name, what is injected; then the command
     name=$1 what=$2
@@ -150,7 +157,7 @@ begun() {
         read -r pause < /proc/uptime
     done
 }
-begun "$S" run "$M" $ARGS -m "$FLOOR" --device 0.05
+begun "$S" run "$M" $ARGS -m "$FLOOR" --simulate-drive 0.05
 for i in $(seq 60); do
     kill -STOP $pid 2> /dev/null
     kill -CONT $pid 2> /dev/null
@@ -159,7 +166,7 @@ wait $pid
 [ $? -eq 0 ] && [ "$(cat "$D/out")" = "$IDS" ]
 verdict $? "stopped and continued"
 # A pass takes a second and more at this pace.
-SLOW="--ids 3 -n 50 --ignore-eos -c 64 --device 0.005"
+SLOW="--ids 3 -n 50 --ignore-eos -c 64 --simulate-drive 0.005"
 for signal in INT TERM; do
     status=$([ $signal = INT ] && echo 130 || echo 143)
     # The shell lets background commands ignore SIGINT; env does not.
@@ -228,7 +235,7 @@ SH
                 grep -q 'more than the 64 file systems' "$D/err" &&
                 ! unshare -rm sh "$D/apart.sh" "$D" "$S" doctor "$D/apart" \
                     > "$D/out" 2>&1 &&
-                grep -q '^fail.*more than the 64 file systems' "$D/out"
+                grep -q '^fail.*more than 64 file systems' "$D/out"
         fi
         verdict $? "shards on $count file systems"
         rm -rf "$D/far" "$D/apart" "$D"/fs*

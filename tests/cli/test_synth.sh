@@ -59,7 +59,21 @@ works "a size" 0 "$S" synth "$D/d" --preset tiny --size 20M
 verdict $? "is used and kept"
 works "echo" 0 "$S" synth "$D/e" --preset tiny --echo 3
 
+works "weights as trained ones are spread" 0 "$S" synth "$D/l" --preset tiny \
+    --weights llm
+! cmp -s "$D/a/model-00002-of-000014.safetensors" \
+    "$D/l/model-00002-of-000014.safetensors"
+verdict $? "are others"
+works "sparse, with coded weights" 0 "$S" synth "$D/s" --preset tiny --sparse \
+    --packed
+"$S" verify "$D/s" | grep -q "14 coded files decoded and compared" &&
+    ! "$S" verify "$D/s" | grep -q "pack:"
+verdict $? "which decode to what the holes are"
+
 fails "no folder" 2 "needs a folder" "$S" synth --preset tiny
+fails "coded and not sparse" 1 "sparse" "$S" synth "$D/x" --preset tiny --packed
+fails "unknown weights" 2 "--weights" "$S" synth "$D/x" --preset tiny \
+    --weights gpt
 fails "no preset" 2 "--preset" "$S" synth "$D/x"
 fails "unknown preset" 2 "huge" "$S" synth "$D/x" --preset huge
 fails "not a number" 2 "--hidden-size" "$S" synth "$D/x" --preset tiny \
@@ -70,13 +84,13 @@ fails "size and experts" 2 "--size" "$S" synth "$D/x" --preset tiny --size 1G \
     --num-experts 8
 fails "a layer that is not there" 1 "full_attn_layers" "$S" synth "$D/x" \
     --preset tiny --full-attn-layers 14
-fails "a meaning that is not served" 1 "num_expert_group" "$S" synth "$D/x" \
+fails "a value that is not supported" 1 "num_expert_group" "$S" synth "$D/x" \
     --preset tiny --num-expert-group 2
 fails "no multiple of the group" 1 "moe_intermediate_size" "$S" synth "$D/x" \
     --preset tiny --moe-intermediate-size 100
 fails "a vocabulary that is too small" 1 "vocab_size" "$S" synth "$D/x" \
     --preset tiny --vocab-size 511
-fails "a cycle that is too long" 1 "cycle" "$S" synth "$D/x" --preset tiny \
+fails "a cycle that is too long" 1 "echo of 513 ids" "$S" synth "$D/x" --preset tiny \
     --echo 513
 [ ! -e "$D/x" ]
 verdict $? "nothing is made when nothing is written"
@@ -109,3 +123,4 @@ kill -9 $! && ! wait $! 2> /dev/null &&
     ! ls "$D/k2" | grep -q part && (cd "$D/k2" && md5sum -c --quiet "$D/whole")
 verdict $? "killed: what has its name is whole, the rest is made again"
 rm -rf "$D/k2"
+echo "1..$n"

@@ -2,9 +2,8 @@
 # Goal    what a person types gets ids, text, or one sentence and the right exit
 #         status.
 # Method  a folder with the 256 single bytes, "hi" and K3's special tokens, and
-#         nothing else; with the released vocabulary where it is.
+#         nothing else.
 . tests/tap.sh
-REAL=../shared/data/kimi-k3
 python3 - "$D" << 'PY'
 import base64, json, sys
 d = sys.argv[1]
@@ -68,7 +67,8 @@ gives 'decode lines, no UTF-8' '"a\uFFFD\uFFFDb\uFFFD"' \
 gives 'CRLF and no last end' "$(printf '"hi"\n"!"')" \
     feed '256\r\n33' --decode --lines
 
-head -c 300000 /dev/urandom > "$D/raw"
+python3 -c 'import random, sys
+sys.stdout.buffer.write(random.Random(3).randbytes(300000))' > "$D/raw"
 T < "$D/raw" | T --decode | cmp -s - "$D/raw"
 verdict $? 'random bytes there and back'
 python3 -c 'import json, random
@@ -95,22 +95,17 @@ for bad in abc '["a"]' '"a" "b"' '"\ud800"' 1 ''; do
     printf '"ok"\n%s\n' "$bad" > "$D/in"
     fails "line $bad" 1 'line 2: not a JSON string' T --lines -f "$D/in"
 done
+"$S" --version > "$D/out" && grep -q ', Unicode [0-9.]*$' "$D/out"
+verdict $? 'the version says which Unicode'
 fails 'no such file' 1 /nonexistent T -f /nonexistent
 fails 'a folder as text' 1 'Is a directory' T -f "$D"
 fails 'no such model' 1 /nonexistent/tiktoken.model \
     "$S" tokenize /nonexistent -p a
 fails 'no MODEL' 2 'folder of a model' "$S" tokenize
-fails 'two sources' 2 '-p and -f' T -p a -f b
+fails 'two sources' 2 'give -p or -f' T -p a -f b
 fails 'unknown option' 2 --nope T --nope
 fails 'output full' 1 'No space left' \
     sh -c "'$S' tokenize '$D' -p a > /dev/full"
 printf 'AA== 0\n' > "$D/tiktoken.model"
 fails 'broken vocabulary' 1 'no token for the single byte 0x01' T -p a
-
-if [ -f $REAL/tiktoken.model ]; then
-    gives 'released vocabulary' 1008,10484,318,15383,387 \
-        "$S" tokenize $REAL -p 'The capital of France is'
-else
-    n=$((n + 1))
-    echo "ok $n - released vocabulary # SKIP $REAL is not there"
-fi
+echo "1..$n"

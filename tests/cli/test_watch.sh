@@ -11,6 +11,7 @@
 IDS=5,9,2,44,17,3,8,90,21,6,7
 
 run() { # options of run; the report is $D/r
+    rm -f "$D/r" "$D/t" "$D/l"
     "$S" run "$D/m" --ids $IDS -n 5 --ignore-eos --report "$D/r" "$@" \
         > "$D/ids" 2> "$D/err" || sed 's/^/# /' "$D/err"
 }
@@ -24,18 +25,28 @@ x = json.loads(subprocess.run(
     [sluice, "replay", trace, "--policy", r["policy"], "--frames", str(frames),
      "--json"], capture_output=True, check=True).stdout)[0]
 e = r["experts"]
+for o, name, old in ((r["prefill"], "expert_prefetch_bytes",
+                      "expert_guess_bytes"),
+                     (r["decode"], "expert_prefetch_bytes",
+                      "expert_guess_bytes"),
+                     (e, "prefetched", "guessed"),
+                     (e, "prefetch_hits", "guess_hits"),
+                     (x, "prefetched", "guessed"),
+                     (x, "prefetch_hits", "guess_hits")):
+    if o[name] != o[old]:
+        sys.exit(f"# {name} and its old name differ")
 size = r["plan"]["staging_bytes"] // r["plan"]["staging_frames"]
 for name in "requests", "hits", "loads", "evictions", "bypassed":
     if x[name] != e[name]:
         sys.exit(f"# {name}: replay {x[name]}, engine {e[name]}")
-read = sum(r[p]["expert_demand_bytes"] + r[p]["expert_guess_bytes"]
+read = sum(r[p]["expert_demand_bytes"] + r[p]["expert_prefetch_bytes"]
            for p in ("prefill", "decode"))
 size = read // x["loads"]
 if x["loads"] * size != read:
     sys.exit("# bytes are no multiple of the loads")
 tokens = r["decode"]["tokens"]
 decode = (r["decode"]["expert_demand_bytes"]
-          + r["decode"]["expert_guess_bytes"])
+          + r["decode"]["expert_prefetch_bytes"])
 if x["decode_loads"] * size != decode:
     sys.exit(f"# decode bytes: replay {x['decode_loads'] * size}, {decode}")
 if r["prefill"]["passes"] + r["decode"]["passes"] != len(x["step_loads"]):
@@ -95,10 +106,10 @@ for i in range(7):
 for options in '-m 37M --sequences 2' '-m 40M --sequences 3 --draft 2'; do
     rm -f "$D/out.jsonl"
     "$S" batch "$D/m" -i "$D/in" -o "$D/out.jsonl" --ignore-eos $options \
-        --prefetch none --device 0.2 --trace "$D/t" --report "$D/r" \
+        --prefetch none --simulate-drive 0.2 --trace "$D/t" --report "$D/r" \
         > "$D/out" 2> "$D/err" &&
         python3 "$D/counts.py" "$S" "$D/r" "$D/t" > "$D/out" &&
-        "$S" replay "$D/t" --device 0.2 --policy dhd --json > "$D/x" &&
+        "$S" replay "$D/t" --simulate-drive 0.2 --policy dhd --json > "$D/x" &&
         python3 -c 'import json, sys
 r, x = (json.load(open(f)) for f in sys.argv[1:])
 for name in ("trunk_bytes", "embed_bytes", "expert_demand_bytes", "passes",
@@ -114,8 +125,8 @@ done
 
 run -m 36M
 cp "$D/ids" "$D/plain"
-run -m 36M --trace "$D/t" --timeline "$D/l" --device 0.5,50
-cmp -s "$D/ids" "$D/plain"
+run -m 36M --trace "$D/t" --timeline "$D/l" --simulate-drive 0.5,50
+[ -s "$D/ids" ] && cmp -s "$D/ids" "$D/plain"
 verdict $? 'the same ids with and without'
 
 cat > "$D/sums.py" << 'PY'
@@ -124,7 +135,8 @@ r, events = (json.load(open(f)) for f in sys.argv[1:])
 slices = [e for e in events if e["ph"] == "X"]
 for t in {e["tid"] for e in slices}:
     at = 0
-    for e in sorted((e for e in slices if e["tid"] == t and e["cat"] != "pass"),
+    for e in sorted((e for e in slices if e["tid"] == t and
+                     e["cat"] not in ("pass", "opening")),
                     key=lambda e: e["ts"]):
         if e["ts"] < at - .002 or e["dur"] < 0:
             sys.exit(f"# slices overlap on track {t}: {e}")
@@ -142,8 +154,9 @@ for c, l in r["latency"].items():
 def near(a, b, what):
     if abs(a - b) > 1e-5 + 1e-4 * b:
         sys.exit(f"# {what}: {a}, report {b}")
-for cat, name in ("wait trunk", "wait_trunk_s"), ("wait expert",
-                                                  "wait_expert_s"):
+for cat, name in (("wait trunk", "wait_trunk_s"),
+                  ("wait expert", "wait_expert_s"),
+                  ("wait embedding", "wait_embed_s")):
     total = sum(r[p][name] for p in ("prefill", "decode"))
     near(sum(e["dur"] for e in slices if e["cat"] == cat) / 1e6, total, cat)
     near(sum(l[name] for p in r["layers"].values() for l in p), total,
@@ -164,11 +177,12 @@ if not {"ring", "in flight, drive 0"} <= {e["name"] for e in events
 for p in "prefill", "decode":
     for name, sums in (("trunk_bytes", ["trunk_bytes"]),
                        ("expert_bytes", ["expert_demand_bytes",
-                                         "expert_guess_bytes"])):
+                                         "expert_prefetch_bytes"])):
         if sum(l[name] for l in r["layers"][p]) != sum(r[p][s] for s in sums):
             sys.exit(f"# layers {name} of {p}")
 PY
-for options in '-m 34M' '-m 60M' '-m 60M --device 0.1 --device 0.2,100'; do
+for options in '-m 34M' '-m 60M' \
+    '-m 60M --simulate-drive 0.1 --simulate-drive 0.2,100'; do
     run $options --timeline "$D/l" --rows 3
     python3 "$D/sums.py" "$D/r" "$D/l"
     verdict $? "the timeline adds up to the report: $options"
@@ -193,3 +207,4 @@ if [ -c /dev/full ]; then
     [ $? -eq 1 ] && grep -q "/dev/full: the timeline could not" "$D/err"
     verdict $? 'a full disk: one sentence'
 fi
+echo "1..$n"

@@ -8,13 +8,39 @@
 "$S" synth "$D/m" --preset tiny > "$D/out" 2>&1 || exit 1
 
 s=0
-for command in run batch plan doctor verify tokenize synth profile replay; do
+for command in run batch chat plan doctor verify tokenize synth profile replay; do
     "$S" $command --help > "$D/help" || s=1
     grep -nE '^.{80}| $' "$D/help" | sed "s/^/# $command: /"
     grep -qE '^.{80}| $' "$D/help" && s=1
     "$S" help $command | cmp -s - "$D/help" || s=1
 done
 verdict $s "help fits 80 columns, and help COMMAND is the same"
+s=0
+for command in run batch plan replay; do
+    "$S" $command --help > "$D/help"
+    grep -q -- '--simulate-drive GBPS' "$D/help" || s=1
+    grep -q -- '--device' "$D/help" && s=1
+done
+"$S" plan "$D/m" --simulate-drive 3,70 --json > "$D/new" 2> "$D/err" &&
+    "$S" plan "$D/m" --device 3,70 --json > "$D/old" &&
+    cmp -s "$D/new" "$D/old" && grep -q '"gbps": 3' "$D/new" || s=1
+verdict $s "--device is still taken for --simulate-drive, and not shown"
+
+# Every policy and prefetcher that a command knows has a line in its help.
+s=0
+for command in run batch plan replay; do
+    "$S" $command --help | sed -n '/^Policies/,$p' > "$D/help"
+    for name in dhd lru lru-layer ema lfu lru2 s3fifo fifo static-pin none \
+        auto gate path table ema prev none; do
+        grep -qE "^  $name(=TRACE)? +[a-zA-Z]" "$D/help" || s=1
+    done
+    n_replay=$(grep -cE '^  (min|perfect) ' "$D/help")
+    [ $command = replay ] && want=2 || want=0
+    [ "$n_replay" -eq $want ] || s=1
+done
+grep -q 'dhd  *distance-discounted history' "$D/help" || s=1
+verdict $s "help lists the policies and prefetchers, each with a sentence"
+rm -f "$D/new" "$D/old"
 
 "$S" run "$D/m" -p Hello --polcy lru > "$D/out" 2> "$D/err"
 [ $? -eq 2 ] && grep -qx 'sluice: unknown option --polcy' "$D/err" &&
@@ -60,7 +86,7 @@ s=$?
 [ $s$? = 22 ] && grep -q 'policy is one of dhd, lru,.* static-pin=TRACE' \
     "$D/err" && grep -q 'prefetch is auto,.* path' "$D/err" &&
     ! grep -q 'min\|perfect' "$D/err"
-verdict $? "unknown policies and predictors: the sentence names the known"
+verdict $? "unknown policies and prefetchers: the sentence names the known"
 
 "$S" run "$D/m" -p Hello -n 0 > "$D/out" 2> "$D/err" && [ ! -s "$D/out" ] &&
     grep -q 'decode 0 tokens' "$D/err" && ! grep -q nan "$D/err"
@@ -78,7 +104,7 @@ for command in "run -p Hello" "batch -i $D/in -o $D/answers" plan tokenize; do
         > "$D/out" 2> "$D/err" < /dev/null
     [ $? -eq 1 ] && [ ! -s "$D/out" ] &&
         grep -q "^sluice: $D/empty/.*: No such file or directory$" "$D/err" &&
-        grep -q "^hint: .*sluice doctor $D/empty says" "$D/err" || s=1
+        grep -q "^hint: .*sluice doctor '$D/empty' says" "$D/err" || s=1
 done
 "$S" run "$D/m" -f "$D/none" > "$D/out" 2> "$D/err"
 [ $? -eq 1 ] && ! grep -q doctor "$D/err" || s=1
@@ -94,8 +120,8 @@ verdict $? "a run that fails leaves no empty report"
 
 if command -v script > /dev/null; then
     "$S" run "$D/m" -p Hello -n 40 --ignore-eos 2> "$D/err" > "$D/text"
-    script -qec "$S run $D/m -p Hello -n 40 --ignore-eos --device 0.01" \
-        /dev/null < /dev/null 2>&1 | tr -d '\r' > "$D/tty"
+    SLOW="-p Hello -n 40 --ignore-eos --simulate-drive 0.01"
+    script -qec "$S run $D/m $SLOW" /dev/null < /dev/null 2>&1 | tr -d '\r' > "$D/tty"
     python3 - "$D/tty" "$D/text" << 'PY'
 import sys
 shown, text = (open(p, "rb").read() for p in sys.argv[1:])
@@ -111,3 +137,4 @@ else
     n=$((n + 1))
     echo "ok $n - a terminal keeps the text beside the progress line # SKIP no script"
 fi
+echo "1..$n"

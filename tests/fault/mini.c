@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "model/generate.h"
+#include "model/decode/generate.h"
 
 enum { SETTINGS_MAX = 64 };
 
@@ -37,7 +37,7 @@ bool mini_make(struct mini *m, const struct synth_setting *setting,
     struct synth_setting all[SETTINGS_MAX];
     uint32_t n = sizeof small / sizeof *small;
     struct synth_facts facts;
-    struct why why = { 0 };
+    struct error error = { 0 };
     memcpy(all, small, sizeof small);
     for (uint32_t i = 0; i < settings && n < SETTINGS_MAX; i++)
         all[n++] = setting[i];
@@ -49,9 +49,9 @@ bool mini_make(struct mini *m, const struct synth_setting *setting,
     }
     struct synth_options o = { .dir = m->dir, .preset = "tiny", .seed = 11,
                                .setting = all, .settings = n };
-    if (!synth_write(&o, &facts, &why))
+    if (!synth_write(&o, &facts, &error))
         return true;
-    snprintf(m->wrong, sizeof m->wrong, "%s", why.text);
+    snprintf(m->wrong, sizeof m->wrong, "%s", error.text);
     mini_remove(m);
     return false;
 }
@@ -79,14 +79,14 @@ struct k3_options mini_options(uint64_t memory_bytes)
 uint64_t mini_floor(struct mini *m, struct k3_options o)
 {
     struct k3 *k;
-    struct why why = { 0 };
+    struct error error = { 0 };
     char *end;
     o.memory_bytes = 1;
-    int err = k3_open(&k, m->dir, &o, &why);
-    const char *at = strstr(why.text, "floor of ");
+    int err = k3_open(&k, m->dir, &o, &error);
+    const char *at = strstr(error.text, "floor of ");
     if (err == -ENOBUFS && at)
         return strtoull(at + 9, &end, 10);
-    snprintf(m->wrong, sizeof m->wrong, "%s", why.text);
+    snprintf(m->wrong, sizeof m->wrong, "%s", error.text);
     return 0;
 }
 
@@ -106,24 +106,28 @@ int mini_run(const struct mini *m, const struct k3_options *o,
     struct k3 *k;
     struct k3_facts facts;
     memset(run, 0, sizeof *run);
-    int err = k3_open(&k, m->dir, o, &run->why);
+    int err = k3_open(&k, m->dir, o, &run->error);
     if (err)
         return err;
     run->vocab = k3_config(k)->vocab;
     run->logits = malloc((size_t)run->vocab * MINI_ROWS * sizeof(float));
     struct generate_options g = {
-        .prompt = prompt, .prompt_count = MINI_PROMPT, .most = MINI_NEW,
-        .sample = { .top_p = 1 }, .ignore_end = true, .all_logits = true,
-        .logits = keep, .arg = run,
+        .prompt = prompt,
+        .prompt_count = MINI_PROMPT,
+        .max = MINI_NEW,
+        .sample = { .top_p = 1 },
+        .ignore_end = true,
+        .logits = keep,
+        .arg = run,
     };
     struct generate_result result = { .ids = run->ids };
-    err = generate(k, &g, &result, &run->why);
+    err = generate(k, &g, &result, &run->error);
     run->count = result.count;
     k3_facts(k, &facts);
     run->reads = facts.reader.reads;
     run->broken = facts.reader.faults;
     run->failed = facts.reader.failed;
-    run->guessed = facts.experts.guessed;
+    run->prefetched = facts.experts.prefetched;
     run->late = facts.experts.late;
     k3_close(k);
     return err;

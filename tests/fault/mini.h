@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "model/k3.h"
-#include "model/synth.h"
+#include "model/k3/k3.h"
+#include "model/tools/synth.h"
 
 enum { MINI_PROMPT = 4, MINI_NEW = 3, MINI_ROWS = MINI_PROMPT + MINI_NEW - 1 };
 
@@ -25,8 +25,8 @@ struct mini_run {
     float   *logits; /* [rows][vocab] */
     uint32_t vocab, rows, ids[MINI_NEW], count;
     uint64_t reads, broken, failed; /* all; by the plan; that gave an error */
-    uint64_t guessed, late;
-    struct why why;
+    uint64_t prefetched, late;
+    struct error error;
 };
 
 /* 3 layers: KDA and dense, KDA, MLA; later settings override. False when

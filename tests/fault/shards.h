@@ -2,8 +2,8 @@
  *
  *     shards_make -> { shards_run ... } -> shards_drop
  */
-#ifndef TESTS_SHARDS_H
-#define TESTS_SHARDS_H
+#ifndef TESTS_FAULT_SHARDS_H
+#define TESTS_FAULT_SHARDS_H
 
 #include "io/reader.h"
 

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #include "tests/fault/shards.h"
+#include "tests/skip.h"
 
 #define READS    100u
 #define NOBODY   65534u
@@ -168,6 +170,24 @@ static void little_memlock(void)
     arena_close(o.arena);
 }
 
+/* The thread that reads keeps its turn unless the options ask for another. */
+static void unasked(void)
+{
+    struct reader_options o = shards_options(&shards, "auto");
+    struct reader_facts f;
+    int nice_before = getpriority(PRIO_PROCESS, 0);
+    read_all(&o, &f);
+    must(f.owner_turn == READER_TURN_EQUAL, "a turn that nobody asked for");
+    must(sched_getscheduler(0) == SCHED_OTHER, "another scheduler");
+    must(getpriority(PRIO_PROCESS, 0) == nice_before, "another nice value");
+    o.realtime = true;
+    read_all(&o, &f);
+    must((f.owner_turn == READER_TURN_REALTIME) ==
+             (sched_getscheduler(0) ==
+              (SCHED_FIFO | SCHED_RESET_ON_FORK)),
+         "the fact is not what the kernel says");
+}
+
 static void few_descriptors(void)
 {
     struct rlimit lim = { 6, 6 };
@@ -204,6 +224,7 @@ static void limits(void **state)
 {
     (void)state;
     in_child(little_memlock);
+    in_child(unasked);
     in_child(few_descriptors);
     in_child(soft_descriptors);
 #ifndef SANITIZED /* which maps more than that for itself */
@@ -245,7 +266,7 @@ static void no_direct(void **state)
     const char *paths[] = { shards.path[0], SYSFS };
     static const char *const methods[] = { "auto", "pread" };
     if (access(SYSFS, R_OK) != 0)
-        skip();
+        skip_because("%s is absent", SYSFS);
     for (int m = 0; m < 2; m++) {
         struct reader_options o = { .method = methods[m], .paths = paths,
                                     .files = 2 };

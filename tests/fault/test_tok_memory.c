@@ -15,8 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/chat.h"
-#include "model/tok_internal.h"
+#include "model/chat/answer.h"
+#include "model/chat/chat.h"
+#include "model/text/tok_internal.h"
+#include "tests/skip.h"
 #include "tests/unit/own_malloc.h"
 #include "tests/unit/tok_files.h"
 
@@ -77,7 +79,7 @@ static void test_class(void **state)
 {
     (void)state;
     if (!OWN_MALLOC)
-        skip();
+        skip_because("a sanitizer has a malloc of its own");
     for (int for_ever = 0; for_ever <= 1; for_ever++) {
         fired = true;
         for (long at = 0; fired; at++) {
@@ -99,7 +101,7 @@ static void test_files(void **state)
 {
     (void)state;
     if (!OWN_MALLOC)
-        skip();
+        skip_because("a sanitizer has a malloc of its own");
     char *dir = tok_files_make(more, 3), ranks[100], config[100];
     snprintf(ranks, sizeof ranks, "%s/tiktoken.model", dir);
     snprintf(config, sizeof config, "%s/tokenizer_config.json", dir);
@@ -107,13 +109,13 @@ static void test_files(void **state)
         fired = true;
         for (long at = 0; fired; at++) {
             struct tok *t = calloc(1, sizeof *t);
-            struct why why = { 0 };
+            struct error error = { 0 };
             arm(at, for_ever);
-            int err = tok_ranks_load(t, ranks, &why);
+            int err = tok_ranks_load(t, ranks, &error);
             if (!err)
-                err = tok_special_load(t, config, &why);
+                err = tok_special_load(t, config, &error);
             disarm();
-            assert_true(err ? fired && why.error == err && why.text[0]
+            assert_true(err ? fired && error.code == err && error.text[0]
                             : tok_vocab(t) == 259 + 256);
             tok_close(t);
         }
@@ -125,17 +127,17 @@ static void test_open(void **state)
 {
     (void)state;
     if (!OWN_MALLOC)
-        skip();
+        skip_because("a sanitizer has a malloc of its own");
     char *dir = tok_files_make(more, 3);
     for (long at = 0; at < 4; at++) {
         struct tok *t = (struct tok *)&t;
-        struct why why = { 0 };
+        struct error error = { 0 };
         arm(at, true);
-        int err = tok_open(&t, dir, &why);
+        int err = tok_open(&t, dir, &error);
         disarm();
         assert_int_equal(err, -ENOMEM);
         assert_null(t);
-        assert_true(why.error == err && why.text[0]);
+        assert_true(error.code == err && error.text[0]);
     }
     tok_files_remove(dir);
 }
@@ -173,21 +175,82 @@ static int encode(const struct tok *t, struct id_list *out)
     return tok_encode(t, text, sizeof text, false, out);
 }
 
+/* All that can need memory: tools, arguments as text and as an object, results
+ * to be sorted, a schema, a name to be escaped. */
 static int chat(const struct tok *t, struct id_list *out)
 {
-    struct chat_message m = { .role = "user", .content = "hello",
-                              .content_bytes = 5 };
-    return chat_render(t, &m, 1, &chat_default, out, NULL);
+    static const char body[] =
+        "{\"messages\":[{\"role\":\"user\",\"name\":\"a&b\"},"
+        "{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\","
+        "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"k\\\":1}\"}},"
+        "{\"id\":\"2\",\"function\":{\"name\":\"g\","
+        "\"arguments\":{\"k\":[{\"b\":1,\"a\":2.5}]}}}]},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"2\"},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"1\"}],"
+        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],"
+        "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":"
+        "{\"name\":\"n\",\"schema\":{\"b\":1,\"a\":2}}}}";
+    struct jv_doc d;
+    struct chat c;
+    struct refusal r;
+    int err = jv_parse(&d, body, sizeof body - 1, JV_STRICT, NULL);
+    if (err)
+        return err;
+    err = chat_read(&c, d.root, &r);
+    if (!err)
+        err = chat_encode(&c, t, out, NULL);
+    jv_free(&d);
+    return err;
+}
+
+/* Thoughts, content with stop strings, calls with values of both kinds; and the
+ * body of the response. */
+static int reply(const struct tok *t, struct id_list *out)
+{
+    static const char text[] =
+        "so\xe4<|close|>think<|sep|>\n<|open|>response<|sep|>a stop st"
+        "<|open|>call tool=\"f&amp;\"<|sep|><|open|>argument key=\"k\""
+        "<|sep|>v\n<|close|>argument<|sep|><|open|>argument key=n type=number"
+        "<|sep|>[1,  2]<|close|>argument<|sep|><|close|>call<|sep|>"
+        "<|open|>call tool=g<|sep|><|open|>json<|sep|>{<|close|>json<|sep|>"
+        "<|close|>call<|sep|><|close|>message<|sep|>";
+    const struct reply_options o = { .chat = true, .calls = true };
+    struct id_list ids = { 0 };
+    struct buffer body = { 0 };
+    struct reply r;
+    reply_init(&r, t, &o);
+    int err = tok_encode(t, text, sizeof text - 1, true, &ids);
+    if (!err)
+        err = reply_add_stop(&r, "stop!", 5);
+    for (size_t i = 0; i < ids.count && err >= 0 && !r.done; i++)
+        err = reply_push(&r, ids.ids[i]);
+    if (err > 0) {
+        const struct answer_choice choice = { .reply = &r };
+        const struct answer a = { .is_chat = true, .number = "1",
+                                  .model = "m", .choice = &choice,
+                                  .choices = 1 };
+        assert_int_equal(r.calls, 2);
+        assert_string_equal(r.call[0].arguments.bytes,
+                            "{\"k\":\"v\\n\",\"n\":[1,  2]}");
+        answer_body(&body, &a);
+        err = body.failed ? -ENOMEM : 0;
+    }
+    (void)out;
+    buffer_free(&body);
+    reply_free(&r);
+    id_list_free(&ids);
+    return err;
 }
 
 static void test_encode(void **state)
 {
     (void)state;
     if (!OWN_MALLOC)
-        skip();
+        skip_because("a sanitizer has a malloc of its own");
     struct tok *t = tok_files_open(more, 3);
     each_failure(t, encode);
     each_failure(t, chat);
+    each_failure(t, reply);
     tok_close(t);
 }
 

@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "model/safetensors.h"
+#include "model/ckpt/safetensors.h"
 #include "tests/fault/mini.h"
 
 enum { SHARDS = 4, EXPERTS = 24, TOP_K = 3, NAME_BYTES = 160 };
@@ -36,7 +36,7 @@ static struct mini mini;
 static struct mini_run want;
 static struct place *places;
 static uint32_t place_count;
-static uint64_t least;
+static uint64_t min;
 
 static void path_of(char path[128], uint32_t shard)
 {
@@ -48,10 +48,10 @@ static void find_places(void)
 {
     for (uint32_t s = 0; s < SHARDS; s++) {
         struct safetensors file;
-        struct why why = { 0 };
+        struct error error = { 0 };
         char path[128];
         path_of(path, s);
-        assert_int_equal(safetensors_open(&file, path, 1 << 20, &why), 0);
+        assert_int_equal(safetensors_open(&file, path, 1 << 20, &error), 0);
         places = realloc(places, (place_count + file.count) * sizeof *places);
         for (uint32_t i = 0; i < file.count; i++) {
             const struct safetensors_entry *e = &file.entry[i];
@@ -95,7 +95,7 @@ static void swap(const struct place *p, uint64_t at, void *bytes, size_t n)
 
 static struct k3_options tight(void)
 {
-    return mini_options(least);
+    return mini_options(min);
 }
 
 static struct k3_options ample(void)
@@ -118,14 +118,14 @@ static int both(const char *name, bool may_differ)
     bool more = r[0].rows > r[1].rows;
     if (err[0] != err[1] || (!err[0] && r[0].rows != r[1].rows) ||
         !mini_agrees(&r[more], &r[!more]))
-        fail_msg("%s: \"%s\" is not \"%s\"", name, r[0].why.text,
-                 r[1].why.text);
+        fail_msg("%s: \"%s\" is not \"%s\"", name, r[0].error.text,
+                 r[1].error.text);
     for (int i = 0; i < 2; i++) {
         if (!may_differ && !mini_agrees(&r[i], &want))
             fail_msg("%s: other bits", name);
-        if (err[i] && (err[i] != -EBADMSG || !strstr(r[i].why.text, name) ||
-                       !strstr(r[i].why.text, ".safetensors")))
-            fail_msg("%s: \"%s\"", name, r[i].why.text);
+        if (err[i] && (err[i] != -EBADMSG || !strstr(r[i].error.text, name) ||
+                       !strstr(r[i].error.text, ".safetensors")))
+            fail_msg("%s: \"%s\"", name, r[i].error.text);
         mini_forget(&r[i]);
     }
     return err[0];
@@ -313,9 +313,9 @@ static int setup(void **state)
     if (!mini_make(&mini, NULL, 0))
         return -1;
     struct k3_options o = mini_options(64 << 20);
-    least = mini_floor(&mini, o);
-    if (!least || mini_run(&mini, &o, &want)) {
-        printf("Bail out! %s%s\n", mini.wrong, want.why.text);
+    min = mini_floor(&mini, o);
+    if (!min || mini_run(&mini, &o, &want)) {
+        printf("Bail out! %s%s\n", mini.wrong, want.error.text);
         return -1;
     }
     find_places();

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/safetensors.h"
-#include "model/synth_internal.h"
+#include "model/ckpt/safetensors.h"
+#include "model/tools/synth_internal.h"
 
 enum { ROUNDS = 12000, ROOM = 1 << 16 };
 enum kind { HEADER, CONFIG };
@@ -34,14 +34,14 @@ static unsigned accepted[2]; /* by kind: a corpus that is all refused tests
 static void take_header(const char *text, size_t length)
 {
     struct safetensors s;
-    struct why why = { 0 };
+    struct error error = { 0 };
     uint64_t file_bytes = 8 + length + (1u << 20);
-    int error = safetensors_parse(&s, text, length, file_bytes, "a-shard",
-                                  &why);
-    check(!error == !why.error, "error and sentence together");
-    check(!error || strstr(why.text, "a-shard"), "sentence names the file");
+    int code =
+        safetensors_parse(&s, text, length, file_bytes, "a-shard", &error);
+    check(!code == !error.code, "error and sentence together");
+    check(!code || strstr(error.text, "a-shard"), "sentence names the file");
     uint64_t last = 8 + length;
-    for (uint32_t i = 0; !error && i < s.count; i++) {
+    for (uint32_t i = 0; !code && i < s.count; i++) {
         const struct safetensors_entry *e = &s.entry[i];
         uint64_t bytes = tensor_dtype_bytes(e->dtype);
         for (uint32_t d = 0; d < e->dims.count; d++)
@@ -50,8 +50,8 @@ static void take_header(const char *text, size_t length)
         check(e->length_bytes == bytes, "length of the shape");
         last = e->offset_bytes + e->length_bytes;
     }
-    check(error || last <= file_bytes, "inside the file");
-    accepted[HEADER] += !error;
+    check(code || last <= file_bytes, "inside the file");
+    accepted[HEADER] += !code;
     safetensors_close(&s);
 }
 
@@ -59,15 +59,15 @@ static void take_header(const char *text, size_t length)
 static void take_config(const char *text, size_t length)
 {
     struct config c;
-    struct why why = { 0 };
+    struct error error = { 0 };
     json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL);
     if (!root)
         return;
-    int error = config_parse(&c, root, "a-config", &why);
-    check(!error == !why.error, "error and sentence together");
-    check(!error || strstr(why.text, "a-config"), "sentence names the file");
+    int code = config_parse(&c, root, "a-config", &error);
+    check(!code == !error.code, "error and sentence together");
+    check(!code || strstr(error.text, "a-config"), "sentence names the file");
     uint64_t sum = 0;
-    for (int64_t l = TENSOR_MODEL_LEVEL; !error && l < c.layers; l++)
+    for (int64_t l = TENSOR_MODEL_LEVEL; !code && l < c.layers; l++)
         for (int r = 0; r < T_COUNT; r++) {
             uint32_t rows, cols;
             if (!tensor_in_layer((enum tensor_role)r, &c, l))
@@ -77,8 +77,8 @@ static void take_config(const char *text, size_t length)
             check(!__builtin_add_overflow(sum, 4ull * rows * cols, &sum),
                   "sum of all tensors");
         }
-    accepted[CONFIG] += !error;
-    if (!error)
+    accepted[CONFIG] += !code;
+    if (!code)
         config_free(&c);
     json_decref(root);
 }
@@ -159,20 +159,20 @@ static size_t mutate(char *text, size_t length)
 static size_t corpus(char *out, enum kind kind)
 {
     struct synth_options o = { .dir = "-", .preset = "tiny" };
-    struct why why = { 0 };
+    struct error error = { 0 };
     struct config c;
     json_t *root;
     size_t length;
-    check(!synth_config(&root, &c, &o, 0, &why), "synth_config");
+    check(!synth_config(&root, &c, &o, 0, &error), "synth_config");
     out[0] = (char)kind;
     if (kind == HEADER) {
-        struct synth_shard s;
-        check(!synth_shard_init(&s, &c, c.layers), "synth_shard_init");
-        char *header = synth_shard_header(&s);
+        struct published_shard s;
+        check(!published_shard_init(&s, &c, c.layers), "published_shard_init");
+        char *header = published_shard_header(&s);
         length = s.header_bytes - 8;
         memcpy(out + 1, header + 8, length);
         free(header);
-        synth_shard_free(&s);
+        published_shard_free(&s);
     } else {
         char *text = json_dumps(root, JSON_COMPACT);
         length = strlen(text);

@@ -9,11 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
-#include "bin/batch_job.h"
+#include "bin/batch/job.h"
 #include "tests/unit/tok_files.h"
 
 enum { ROUNDS = 6000, CONTEXT = 2048, LINE = 1024 };
@@ -34,6 +36,7 @@ static const char *const good[] = {
 };
 
 static const char *const values[] = {
+    "[\"a\",\"b\"]", "[[1],[2],\"c\"]",
     "null", "true", "-1", "0", "1e300", "99999999999999999999", "\"\"", "[]",
     "{}", "[[]]", "[null]", "[{}]", "\"\\u0000\"", "[1,\"a\"]", "{\"a\":1}",
     "\"\xf0\x9f\x98\x80\"", "0.5", "[[1,2],[3]]",
@@ -41,14 +44,20 @@ static const char *const values[] = {
 
 static struct tok *tok;
 static struct batch_rules rules;
+static struct samplers_args samplers;
 
 static int set_up(void **state)
 {
     (void)state;
     tok = tok_files_open(NULL, 0);
-    rules = (struct batch_rules){ .model = "m", .name = "m", .tok = tok,
+    samplers_defaults(&samplers);
+    assert_int_equal(samplers_load(&samplers, "m", NULL), 0);
+    rules = (struct batch_rules){ .model = "m", .samplers = &samplers,
+                                  .name = "m",
+                                  .tok = tok,
                                   .vocab = tok_vocab(tok),
-                                  .context = CONTEXT, .most = 9 };
+                                  .context = CONTEXT,
+                                  .max = 9 };
     return 0;
 }
 
@@ -59,28 +68,50 @@ static int tear_down(void **state)
     return 0;
 }
 
+/* Check a request and let it end with a byte that is no UTF-8. Returns 1 when
+ * its line is whole. */
+static int read_and_end(struct batch_job *j)
+{
+    struct batch_job *next = j->next;
+    assert_in_range(j->prompt_count, 1, CONTEXT);
+    assert_true(j->r.max_ids >= 1);
+    assert_true(j->prompt_count + j->r.max_ids - 1 <= CONTEXT);
+    for (uint32_t i = 0; i < j->prompt_count; i++)
+        assert_true(j->ids[i] < rules.vocab);
+    j->ids[j->prompt_count] = 0xff;
+    assert_true(batch_job_push(j, 0xff) >= 0);
+    int whole = batch_job_end(j, 1, SLUICE_LENGTH);
+    j->next = next; /* for this test: it was given up */
+    return whole;
+}
+
+/* The line's answer, from its last request. */
+static char *answer_of(struct batch_job *j)
+{
+    while (j->next)
+        j = j->next;
+    return batch_job_answer(j, &rules);
+}
+
 /* Returns whether the line was accepted. */
 static bool feed(const char *line, size_t bytes)
 {
     struct batch_job j;
-    struct why why = { 0 };
-    int err = batch_job_read(&j, 1, line, bytes, &why);
+    struct error error = { 0 };
+    int err = batch_job_read(&j, 1, line, bytes, &error);
     if (!err)
-        err = batch_job_body(&j, &rules, &why);
+        err = batch_job_body(&j, &rules, &error);
     assert_true(!err || err == -EINVAL);
     char *text;
     if (!err) {
-        assert_in_range(j.r.prompt_count, 1, CONTEXT);
-        assert_true(j.r.most >= 1 &&
-                    j.r.prompt_count + j.r.most - 1 <= CONTEXT);
-        for (uint32_t i = 0; i < j.r.prompt_count; i++)
-            assert_true(j.r.ids[i] < rules.vocab);
-        j.r.ids[j.r.prompt_count] = 0xff; /* a byte that is no UTF-8 */
-        assert_true(reply_push(&j.reply, 0xff) >= 0);
-        text = batch_job_answer(&j, &rules, 1, BATCH_LENGTH);
+        int whole = 0;
+        for (struct batch_job *each = &j; each; each = each->next)
+            whole += read_and_end(each);
+        assert_int_equal(whole, 1);
+        text = answer_of(&j);
     } else {
-        assert_true(why.text[0] && j.code);
-        text = batch_job_error(&j, &why);
+        assert_true(error.text[0] && j.code);
+        text = batch_job_error(&j, &error, NULL);
     }
     assert_non_null(text);
     assert_null(strchr(text, '\n'));
@@ -88,6 +119,12 @@ static bool feed(const char *line, size_t bytes)
     assert_non_null(answer);
     json_decref(answer);
     free(text);
+    for (struct batch_job *each = j.next; each;) {
+        struct batch_job *next = each->next;
+        batch_job_free(each);
+        free(each);
+        each = next;
+    }
     batch_job_free(&j);
     return !err;
 }

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/tok_internal.h"
+#include "model/text/tok_internal.h"
 #include "tests/unit/tok_files.h"
 
 enum { ROUNDS = 3000, ROOM = 1 << 16 };
@@ -145,19 +145,19 @@ static void fuzz(int which)
     uint64_t seed = 0x5851f42d4c957f2du + (uint64_t)which;
     int accepted = 0, refused = 0;
     for (int round = 0; round < ROUNDS; round++) {
-        struct why why = { 0 };
+        struct error error = { 0 };
         struct tok *t = calloc(1, sizeof *t);
         memcpy(bad, good[which], size[which]);
         size_t bytes = mutate(bad, size[which], &seed);
         tok_files_write(dir, strrchr(paths[which], '/') + 1, bad, bytes);
         t->class = class;
-        int err = tok_ranks_load(t, paths[0], &why);
+        int err = tok_ranks_load(t, paths[0], &error);
         if (!err)
-            err = tok_special_load(t, paths[1], &why);
+            err = tok_special_load(t, paths[1], &error);
         if (!err)
             use(t);
-        else if (err != -EBADMSG || why.error != err || !why.text[0])
-            fail_msg("round %d: %d '%s'", round, err, why.text);
+        else if (err != -EBADMSG || error.code != err || !error.text[0])
+            fail_msg("round %d: %d '%s'", round, err, error.text);
         accepted += !err;
         refused += !!err;
         t->class = NULL;

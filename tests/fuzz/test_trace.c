@@ -19,30 +19,30 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "sched/trace.h"
-#include "sched/trace_internal.h"
+#include "sched/trace/trace.h"
+#include "sched/trace/trace_internal.h"
 
-#define LAYERS_MOST 6u
-#define TOP_K_MOST  5u
-#define CELLS_MOST  (LAYERS_MOST * TOP_K_MOST)
-#define ROWS_MOST   40u
-#define FILE_MOST   65536u
+#define LAYERS_MAX 6u
+#define TOP_K_MAX 5u
+#define CELLS_MAX (LAYERS_MAX * TOP_K_MAX)
+#define ROWS_MAX 40u
+#define FILE_MAX 65536u
 
 struct row {
     uint32_t sequence, position, token, step;
     uint8_t phase, flags;
-    uint32_t ids[CELLS_MOST];
-    float weights[CELLS_MOST];
-    uint8_t hits[CELLS_MOST];
-    uint32_t times[LAYERS_MOST * TRACE_TIME_COLUMNS];
+    uint32_t ids[CELLS_MAX];
+    float weights[CELLS_MAX];
+    uint8_t hits[CELLS_MAX];
+    uint32_t times[LAYERS_MAX * TRACE_TIME_COLUMNS];
 };
 
 static unsigned long long seed = 20260102;
 static char path[32]; /* of a file in memory */
 static struct trace_info info;
-static struct row row[ROWS_MOST];
+static struct row row[ROWS_MAX];
 static uint32_t rows, passes, sequences;
-static uint8_t file[FILE_MOST];
+static uint8_t file[FILE_MAX];
 static size_t file_bytes;
 
 static uint32_t rnd(uint32_t below)
@@ -124,19 +124,19 @@ static void write_trace(uint32_t flags, bool finish)
     static const char *const metas[] = { NULL, "{}", "{\"a\": \"b\"}" };
     struct trace_writer *w;
     info = (struct trace_info){ .flags = flags,
-                                .layers = 1 + rnd(LAYERS_MOST),
+                                .layers = 1 + rnd(LAYERS_MAX),
                                 .first_layer = 1,
                                 .model_layers = 9,
                                 .expert_bytes = 17547264,
                                 .trunk_bytes = 1ull << 40,
                                 .model_hash = 0x1234567890abcdef,
                                 .created_us = 77 };
-    info.top_k = 1 + rnd(TOP_K_MOST);
+    info.top_k = 1 + rnd(TOP_K_MAX);
     info.experts = info.top_k + rnd(900);
     rows = passes = sequences = 0;
     const char *meta = metas[rnd(3)];
     assert_int_equal(trace_create(&w, path, &info, meta, 4), 0);
-    for (uint32_t step = rnd(5); rows < ROWS_MOST - 4 && passes < 9;
+    for (uint32_t step = rnd(5); rows < ROWS_MAX - 4 && passes < 9;
          step += 1 + rnd(3)) {
         uint32_t n = 1 + rnd(4);
         for (uint32_t i = 0; i < n; i++)
@@ -328,7 +328,7 @@ static void lie_in_any_field(void **state)
     for (int i = 0; i < 4000; i++) {
         if (i % 200 == 0)
             write_trace(rnd(16), rnd(2));
-        uint8_t saved[FILE_MOST];
+        uint8_t saved[FILE_MAX];
         memcpy(saved, file, file_bytes);
         for (uint32_t k = 0; k <= rnd(3); k++) {
             size_t at = 8 + rnd(TRACE_HEADER_BYTES - 12);

@@ -1,5 +1,5 @@
-"""Mistakes of k3-spec.md 8.2, as changes to the text of reference.py: for each
-name, what stands there once and what to put in its place."""
+"""Mistakes that are easily made with Kimi K3, as changes to the text of
+reference.py: for each name, what stands there once and what to put there."""
 
 # Too small to be seen in K3: see what test_reference.sh does about them.
 HIDDEN = {

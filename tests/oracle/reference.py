@@ -17,9 +17,9 @@ FILE and the ids of --new are what `sluice run MODEL --ids 1,2,3 -n 2
 --break puts a mistake of mistakes.py into the formulas below, for each NAME by
 itself, and tells what of the above notices it.
 
-It shares nothing with the engine. Names and numbers in the comments are those
-of section 3 of k3-spec.md: x [positions, in] are rows, L is counted from 0, and
-a matrix W [out, in] is applied as y[o] = sum_i W[o,i] x[i].
+It shares nothing with the engine. In the comments x [positions, in] are rows, L
+is counted from 0, and a matrix W [out, in] is applied as
+y[o] = sum_i W[o,i] x[i].
 """
 import argparse
 import json
@@ -37,7 +37,7 @@ E2M1 = np.array([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6])
 
 
 class Checkpoint:
-    """The tensors of all shards by name, as float64 (2.1, 2.7)."""
+    """The tensors of all shards by name, as float64."""
 
     def __init__(self, folder):
         with open(os.path.join(folder, 'config.json')) as file:
@@ -102,17 +102,17 @@ def unit_rms(x, eps):
 
 
 def rms(x, w, eps):
-    """3.1: w[i] * x[i] / sqrt(mean_j(x[j]^2) + eps)"""
+    """w[i] * x[i] / sqrt(mean_j(x[j]^2) + eps)"""
     return w * unit_rms(x, eps)
 
 
 def l2(x):
-    """3.5 step 3: the sum, not the mean; eps on the sum."""
+    """KDA: the sum, not the mean; eps on the sum."""
     return x / np.sqrt(np.sum(x * x, axis=-1, keepdims=True) + 1e-6)
 
 
 def conv(x, w):
-    """3.5 step 2: y_t[c] = silu(sum_j w[c,0,j] x_{t-K+1+j}[c]), K taps, the
+    """KDA: y_t[c] = silu(sum_j w[c,0,j] x_{t-K+1+j}[c]), K taps, the
     last on the current row; rows before the first are 0."""
     K = w.shape[-1]
     padded = np.concatenate([np.zeros((K - 1, x.shape[1])), x])
@@ -133,7 +133,7 @@ class Model:
         return self.tensors[prefix + name + '.weight']
 
     def situ(self, g, u):
-        """3.2: b1 tanh(g/b1) sigma(g) * b2 tanh(u/b2); sigma of the uncapped
+        """b1 tanh(g/b1) sigma(g) * b2 tanh(u/b2); sigma of the uncapped
         g."""
         b1 = self.t['activation_situ_beta']
         b2 = self.t['activation_situ_linear_beta']
@@ -147,7 +147,7 @@ class Model:
         return linear(self.situ(g, u), self.w(M, 'down_proj'))
 
     def mix(self, B, p, name):
-        """3.4: h = sum_s prob_s v_s; the scores are of normed sources, the sum
+        """h = sum_s prob_s v_s; the scores are of normed sources, the sum
         is of raw ones."""
         v = np.stack(B + [p])
         k = unit_rms(v, self.eps)
@@ -156,7 +156,7 @@ class Model:
         return np.einsum('st,sti->ti', prob, v)
 
     def kda(self, x, A):
-        """3.5: the gated delta rule with a decay per key channel."""
+        """The gated delta rule with a decay per key channel."""
         H, D = self.l['num_heads'], self.l['head_dim']
         heads = (len(x), H, D)
 
@@ -170,7 +170,7 @@ class Model:
         beta = sigma(linear(x, self.w(A, 'b_proj')))
         f = linear(linear(x, self.w(A, 'f_a_proj')), self.w(A, 'f_b_proj'))
         z = (f + self.tensors[A + 'dt_bias']).reshape(heads)
-        # The file may hold more values than there are heads (9.4).
+        # The file may hold more values than there are heads.
         rate = np.exp(self.tensors[A + 'A_log'][:H])[:, None]
         alpha = np.exp(self.l['gate_lower_bound'] * sigma(rate * z))
         o = self.recurrence(q, k, v, alpha, beta)
@@ -180,7 +180,7 @@ class Model:
 
     @staticmethod
     def recurrence(q, k, v, alpha, beta):
-        """3.5 step 6, for all heads h at once: decay, read, write, read."""
+        """For all heads h at once: decay, read, write, read."""
         T, H, D = q.shape
         S = np.zeros((H, D, D))  # [h][i, a key channel][j, a value channel]
         o = np.zeros((T, H, D))
@@ -193,7 +193,7 @@ class Model:
         return o
 
     def mla(self, x, A):
-        """3.6: latent attention, not absorbed. Nothing is rotated."""
+        """Latent attention, not absorbed. Nothing is rotated."""
         H, T = self.t['num_attention_heads'], len(x)
         nope, rope = self.t['qk_nope_head_dim'], self.t['qk_rope_head_dim']
         rank = self.t['kv_lora_rank']
@@ -215,7 +215,7 @@ class Model:
         return linear(y, self.w(A, 'o_proj'))
 
     def router(self, x, M):
-        """3.7: the best of the biased scores, equal ones by lowest index; the
+        """The best of the biased scores, equal ones by lowest index; the
         weights come from the unbiased scores."""
         s = sigma(linear(x, self.w(M, 'gate')))
         biased = s + self.tensors[M + 'gate.e_score_correction_bias']
@@ -227,12 +227,12 @@ class Model:
         return chosen, weights * self.t['routed_scaling_factor']
 
     def expert(self, z, E):
-        """w1 is the gate, w2 the down, w3 the up projection (2.4)."""
+        """w1 is the gate, w2 the down, w3 the up projection."""
         w1, w2, w3 = (self.tensors.mxfp4(E + w) for w in ('w1', 'w2', 'w3'))
         return linear(self.situ(linear(z, w1), linear(z, w3)), w2)
 
     def moe(self, x, M):
-        """3.8: routed experts in the latent space, normed once as a sum, and
+        """Routed experts in the latent space, normed once as a sum, and
         the shared expert on the full width."""
         chosen, weights = self.router(x, M)
         self.routes.append((chosen, weights))
@@ -260,7 +260,7 @@ class Model:
         return self.moe(x, f'{TEXT}layers.{L}.block_sparse_moe.')
 
     def logits(self, ids):
-        """3.3, 3.4, 3.9: the logits of every position, [positions, vocab]."""
+        """The logits of every position, [positions, vocab]."""
         B, p = [], self.w(TEXT, 'embed_tokens')[ids]
         for L in range(self.t['num_hidden_layers']):
             N = f'{TEXT}layers.{L}.'

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Goal    it is Kimi K3 at shapes that nobody tuned for, and a comparison that
 #         would notice if it were not.
-# Method  reference.py, float64 from the formulas of k3-spec.md, reads tiny
+# Method  reference.py, float64 from the formulas of K3, reads tiny
 #         checkpoints with the sizes that are easily confused made unequal or
 #         odd: every logit within 2e-5 of the largest, the same greedy ids, the
 #         same experts and shares; the same bytes again at the floor of the
@@ -127,6 +127,11 @@ verdict $? "and not that of the other norms, 1e-5"
 run large -m 200M --mla-latent-eps 0.1
 agrees "a latent epsilon of 0.1" large --mla-latent-eps 0.1
 notices latent-eps-1e-5 large --mla-latent-eps 0.1
+
+# As K3: 16 experts a token, blocks of 12 layers and the block that begins.
+shape "16 of 20 experts, two long blocks" --seed 10 --num-hidden-layers 14 \
+    --attn-res-block-size 12 --num-experts 20 --num-experts-per-token 16 \
+    --hidden-size 96 --moe-intermediate-size 32
 
 IDS=$(seq -s , 3 3 282)
 shape "a prompt of 94 ids" --seed 9 --num-hidden-layers 4 \

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/synth.h"
+#include "model/tools/synth.h"
 
-static void demand(int err, const struct why *why)
+static void demand(int err, const struct error *error)
 {
     if (!err)
         return;
-    printf("Bail out! %s\n", why->text);
+    printf("Bail out! %s\n", error->text);
     exit(1);
 }
 
@@ -24,15 +24,15 @@ void small_model_make(struct small_model *m, uint32_t echo)
         { "intermediate_size", "8192" }, /* a trunk to stream */
     };
     struct synth_facts facts;
-    struct why why = { 0 };
+    struct error error = { 0 };
     strcpy(m->dir, "/tmp/sluice-small-XXXXXX");
     if (!mkdtemp(m->dir))
-        demand(-1, &why);
+        demand(-1, &error);
     struct synth_options o = {
         .dir = m->dir, .preset = "tiny", .echo = echo, .seed = 7,
         .setting = setting, .settings = sizeof setting / sizeof *setting,
     };
-    demand(synth_write(&o, &facts, &why), &why);
+    demand(synth_write(&o, &facts, &error), &error);
 }
 
 void small_model_remove(struct small_model *m)
@@ -54,15 +54,15 @@ struct k3_options small_model_options(uint64_t memory_bytes)
 uint64_t small_model_floor(const struct small_model *m, struct k3_options o)
 {
     struct k3 *k;
-    struct why why = { 0 };
+    struct error error = { 0 };
     char *end;
     o.memory_bytes = 1;
-    if (!k3_open(&k, m->dir, &o, &why))
-        demand(-1, &why);
+    if (!k3_open(&k, m->dir, &o, &error))
+        demand(-1, &error);
     /* "... is below the floor of N bytes ..." */
-    const char *at = strstr(why.text, "floor of ");
+    const char *at = strstr(error.text, "floor of ");
     if (!at)
-        demand(-1, &why);
+        demand(-1, &error);
     return strtoull(at + 9, &end, 10);
 }
 
@@ -70,8 +70,8 @@ struct k3 *small_model_open(const struct small_model *m,
                             const struct k3_options *o)
 {
     struct k3 *k;
-    struct why why = { 0 };
-    demand(k3_open(&k, m->dir, o, &why), &why);
+    struct error error = { 0 };
+    demand(k3_open(&k, m->dir, o, &error), &error);
     return k;
 }
 

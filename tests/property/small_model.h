@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "model/k3.h"
+#include "model/k3/k3.h"
 
 struct small_model {
     char dir[64];

@@ -4,7 +4,7 @@
  *         once, also when there are more of those than frames.
  * Method  requests of random lengths, greedy and sampled, with end ids and
  *         stops. What generate() gives for each of them alone is the truth.
- *         Then all of them go through batch_run: few places and many, narrow
+ *         Then all of them go through one batch: few places and many, narrow
  *         passes and wide ones, requests that come late, the trunk resident and
  *         streamed. Ids and logits must be the same bytes. The routing callback
  *         counts distinct experts a layer and pass.
@@ -18,20 +18,25 @@
 
 #include <cmocka.h>
 
-#include "model/batch.h"
-#include "model/generate.h"
-#include "model/tensors.h"
-#include "model/tiles.h"
+#include "model/ckpt/tensors.h"
+#include "model/decode/batch.h"
+#include "model/decode/generate.h"
+#include "model/k3/tiles.h"
 #include "tests/property/small_model.h"
 
-enum { REQUESTS = 10, VOCAB = 512, PROMPT_MOST = 32, NEW_MOST = 12,
-       TEXT = PROMPT_MOST + NEW_MOST };
+enum {
+    REQUESTS = 10,
+    VOCAB = 512,
+    PROMPT_MAX = 32,
+    NEW_MAX = 12,
+    TEXT = PROMPT_MAX + NEW_MAX
+};
 
 struct expected {
-    uint32_t prompt[PROMPT_MOST], prompt_count, most;
+    uint32_t prompt[PROMPT_MAX], prompt_count, max;
     struct sample_options sample;
     bool     ignore_end;
-    uint32_t ids[NEW_MOST], count;
+    uint32_t ids[NEW_MAX], count;
     enum batch_reason reason;
     float   *logits; /* [rows][VOCAB] */
     uint32_t rows;
@@ -63,10 +68,10 @@ static void make_truth(struct k3 *k, struct expected *e, uint32_t tag,
                        uint64_t *seed)
 {
     struct generate_result result = { .ids = e->ids };
-    struct why why = { 0 };
+    struct error error = { 0 };
     uint32_t period = 3 + small_model_random(seed) % 60;
-    e->prompt_count = 1 + small_model_random(seed) % PROMPT_MOST;
-    e->most = 1 + small_model_random(seed) % NEW_MOST;
+    e->prompt_count = 1 + small_model_random(seed) % PROMPT_MAX;
+    e->max = 1 + small_model_random(seed) % NEW_MAX;
     for (uint32_t i = 0; i < e->prompt_count; i++)
         e->prompt[i] = i < period ? small_model_random(seed) % VOCAB
                                   : e->prompt[i - period];
@@ -74,12 +79,16 @@ static void make_truth(struct k3 *k, struct expected *e, uint32_t tag,
     e->sample.temperature = tag % 2 ? 0.8 : 0;
     e->ignore_end = tag % 4 == 1;
     e->logits = malloc(sizeof *e->logits * VOCAB * TEXT);
-    struct generate_options g = {
-        .prompt = e->prompt, .prompt_count = e->prompt_count,
-        .most = e->most, .sample = e->sample, .ignore_end = e->ignore_end,
-        .is_end = is_end, .all_logits = true, .logits = keep_row, .arg = e };
+    struct generate_options g = { .prompt = e->prompt,
+                                  .prompt_count = e->prompt_count,
+                                  .max = e->max,
+                                  .sample = e->sample,
+                                  .ignore_end = e->ignore_end,
+                                  .is_end = is_end,
+                                  .logits = keep_row,
+                                  .arg = e };
     k3_reset(k, 0);
-    assert_int_equal(generate(k, &g, &result, &why), 0);
+    assert_int_equal(generate(k, &g, &result, &error), 0);
     e->count = result.count;
     e->reason = result.ended ? BATCH_END : BATCH_LENGTH;
     for (uint32_t i = 0; i < result.count; i++)
@@ -131,6 +140,8 @@ struct job {
     uint32_t ids[REQUESTS][TEXT], rows[REQUESTS], said[REQUESTS];
     bool     late; /* requests come only now and then */
     bool     given; /* some have part of their text already */
+    bool     cancel; /* some are cancelled */
+    uint32_t cancelled;
     uint64_t seed;
     /* bytes */
     struct k3 *k;
@@ -138,24 +149,29 @@ struct job {
     uint64_t distinct, embeds;
 };
 
-static int next(void *arg, bool wait, struct batch_request *out)
+static bool next(void *arg, struct batch_request *out)
 {
     struct job *j = arg;
     if (j->next == REQUESTS)
-        return BATCH_OVER;
-    if (j->late && small_model_random(&j->seed) % (wait ? 2 : 4))
-        return BATCH_NOTHING_NOW;
+        return false;
+    if (j->late && small_model_random(&j->seed) % 4)
+        return false;
     uint32_t tag = j->order[j->next++];
     const struct expected *e = &j->truth[tag];
     memcpy(j->ids[tag], e->prompt, sizeof e->prompt);
     uint32_t given = j->given && tag % 2 && e->count > 1 ? e->count / 2 : 0;
     memcpy(j->ids[tag] + e->prompt_count, e->ids, given * sizeof *e->ids);
     j->said[tag] = given;
-    *out = (struct batch_request){
-        .tag = tag, .ids = j->ids[tag], .prompt_count = e->prompt_count,
-        .most = e->most, .given = given, .sample = e->sample,
-        .ignore_end = e->ignore_end };
-    return BATCH_TAKEN;
+    *out = (struct batch_request){ .tag = tag,
+                                   .ids = j->ids[tag],
+                                   .prompt_count = e->prompt_count,
+                                   .max = e->max,
+                                   .given = given,
+                                   .sample = e->sample,
+                                   .ignore_end = e->ignore_end,
+                                   .logits = true };
+    assert_int_equal(batch_check(j->k, out, NULL), 0);
+    return true;
 }
 
 static bool token(void *arg, uint64_t tag, uint32_t id)
@@ -166,27 +182,39 @@ static bool token(void *arg, uint64_t tag, uint32_t id)
     return is_stop(tag, id);
 }
 
-static int logits(void *arg, uint64_t tag, const float *row)
+/* One of five, as soon as it has said an id; one more before it has. */
+static bool is_cancelled(void *arg, uint64_t tag)
+{
+    struct job *j = arg;
+    return j->cancel && ((tag % 5 == 2 && j->said[tag]) || tag == 4);
+}
+
+static bool logits(void *arg, uint64_t tag, const float *row)
 {
     struct job *j = arg;
     const struct expected *e = &j->truth[tag];
     assert_true(j->rows[tag] < e->rows);
     assert_memory_equal(row, e->logits + (size_t)j->rows[tag]++ * VOCAB,
                         VOCAB * sizeof *row);
-    return 0;
+    return false;
 }
 
-static int finished(void *arg, uint64_t tag, uint32_t count,
-                    enum batch_reason reason)
+static void finished(void *arg, uint64_t tag, uint32_t count,
+                     enum batch_reason reason)
 {
     struct job *j = arg;
     const struct expected *e = &j->truth[tag];
+    j->finished++;
+    if (reason == BATCH_CANCELLED) {
+        assert_true(is_cancelled(arg, tag));
+        assert_int_equal(count, j->said[tag]);
+        j->cancelled++;
+        return;
+    }
     assert_int_equal(count, e->count);
     assert_int_equal(j->said[tag], e->count);
     assert_int_equal(j->rows[tag], e->rows);
     assert_int_equal(reason, e->reason);
-    j->finished++;
-    return 0;
 }
 
 static void routed(void *arg, uint32_t layer, uint32_t row,
@@ -202,32 +230,28 @@ static void routed(void *arg, uint32_t layer, uint32_t row,
 }
 
 /* The bytes of the pass are those of the trunk and the distinct experts. */
-static int pass(void *arg, const struct batch_counts *counts)
+static void check_bytes(struct job *j)
 {
-    struct job *j = arg;
     const struct k3_totals *last = k3_last(j->k);
-    (void)counts;
     assert_int_equal(last->trunk_bytes,
                      k3_plan_of(j->k)->streamed_payload_bytes);
     assert_int_equal(last->demand_bytes,
                      j->distinct * expert_bytes(k3_config(j->k)));
-    assert_int_equal(last->guess_bytes + last->wasted_bytes, 0);
+    assert_int_equal(last->prefetch_bytes + last->wasted_bytes, 0);
     assert_int_equal(last->expert_items, j->distinct);
     j->distinct = 0;
     memset(j->chosen, 0, sizeof j->chosen);
-    return 0;
 }
 
 struct variant {
     uint32_t places, rows, drafts;
-    bool     adaptive, late, streamed, echo, given;
+    bool     adaptive, late, streamed, echo, given, cancel;
 };
 
 static void run(const struct variant *v, uint64_t seed)
 {
     struct job *j = calloc(1, sizeof *j);
-    struct batch_counts counts;
-    struct why why = { 0 };
+    struct error error = { 0 };
     const struct small_model *m = v->echo ? &echo_model : &random_model;
     j->truth = v->echo ? echo_truth : random_truth;
     struct k3_options o = small_model_options(1u << 30);
@@ -244,6 +268,7 @@ static void run(const struct variant *v, uint64_t seed)
     assert_int_equal(k3_plan_of(j->k)->streamed_tiles > 0, v->streamed);
     j->late = v->late;
     j->given = v->given;
+    j->cancel = v->cancel;
     j->seed = seed;
     for (uint32_t i = 0; i < REQUESTS; i++) {
         uint32_t at = small_model_random(&seed) % (i + 1);
@@ -253,11 +278,21 @@ static void run(const struct variant *v, uint64_t seed)
     struct batch_options b = {
         .sequences = v->places, .draft = { v->drafts, v->adaptive },
         .next = next, .is_end = is_end, .token = token, .logits = logits,
-        .finished = finished, .pass = pass, .arg = j };
-    assert_int_equal(batch_run(j->k, &b, &counts, &why), 0);
-    assert_int_equal(j->finished, REQUESTS);
+        .cancelled = is_cancelled, .finished = finished, .arg = j };
+    struct batch *batch;
+    assert_int_equal(batch_open(&batch, j->k, &b, &error), 0);
+    while (j->finished < REQUESTS) {
+        int step = batch_step(batch, &error);
+        assert_true(step == 1 || (step == 0 && v->late));
+        if (step)
+            check_bytes(j);
+    }
+    assert_int_equal(batch_step(batch, &error), 0);
+    struct batch_counts counts = *batch_counts(batch);
+    batch_close(batch);
     assert_int_equal(counts.finished, REQUESTS);
     assert_int_equal(counts.running, 0);
+    assert_true((j->cancelled > 1) == v->cancel);
     if (v->drafts && !v->adaptive && !v->streamed)
         assert_true(counts.drafted > counts.accepted &&
                     (counts.accepted > 0) == v->echo);
@@ -284,6 +319,14 @@ static void test_given(void **state)
     run(&(struct variant){ .places = 4, .rows = 11, .given = true }, 7);
 }
 
+static void test_cancel(void **state)
+{
+    (void)state;
+    run(&(struct variant){ .places = 4, .rows = 32, .cancel = true }, 8);
+    run(&(struct variant){ .places = 3, .rows = 9, .drafts = 4, .echo = true,
+                           .cancel = true }, 9);
+}
+
 static void test_drafts(void **state)
 {
     (void)state;
@@ -307,22 +350,24 @@ enum { LONG_PROMPT = 4000 };
 struct fair {
     uint32_t long_ids[LONG_PROMPT + 4], short_ids[8][40];
     uint32_t handed, said[9], stalls;
+    uint32_t beside; /* passes that said ids while the long prompt was read */
     bool     started[9], over[9];
 };
 
-static int fair_next(void *arg, bool wait, struct batch_request *out)
+static bool fair_next(void *arg, struct batch_request *out)
 {
     struct fair *f = arg;
-    (void)wait;
     if (f->handed == 9)
-        return BATCH_OVER;
+        return false;
     uint32_t tag = f->handed++;
     bool is_long = tag == 2;
-    *out = (struct batch_request){
-        .tag = tag, .ids = is_long ? f->long_ids : f->short_ids[tag % 8],
-        .prompt_count = is_long ? LONG_PROMPT : 3, .ignore_end = true,
-        .most = is_long ? 4 : 30 };
-    return BATCH_TAKEN;
+    *out = (struct batch_request){ .tag = tag,
+                                   .ids = is_long ? f->long_ids
+                                                  : f->short_ids[tag % 8],
+                                   .prompt_count = is_long ? LONG_PROMPT : 3,
+                                   .ignore_end = true,
+                                   .max = is_long ? 4 : 30 };
+    return true;
 }
 
 static bool fair_token(void *arg, uint64_t tag, uint32_t id)
@@ -334,35 +379,31 @@ static bool fair_token(void *arg, uint64_t tag, uint32_t id)
     return false;
 }
 
-static int fair_finished(void *arg, uint64_t tag, uint32_t count,
-                         enum batch_reason reason)
+static void fair_finished(void *arg, uint64_t tag, uint32_t count,
+                          enum batch_reason reason)
 {
     struct fair *f = arg;
     (void)count, (void)reason;
     f->over[tag] = true;
-    return 0;
 }
 
 /* Every sequence that has begun says an id in every pass, and a short prompt
  * takes one pass although the long one is being read. */
-static int fair_pass(void *arg, const struct batch_counts *counts)
+static void check_stalls(struct fair *f)
 {
-    struct fair *f = arg;
-    (void)counts;
+    f->beside += f->started[0] && !f->started[2];
     for (uint32_t t = 0; t < 4; t++) {
         bool waits = t != 2 && !f->said[t] && !f->over[t];
         f->stalls += waits;
         f->said[t] = 0;
     }
-    return 0;
 }
 
 static void test_fair(void **state)
 {
     (void)state;
     struct fair *f = calloc(1, sizeof *f);
-    struct batch_counts counts;
-    struct why why = { 0 };
+    struct error error = { 0 };
     struct k3_options o = small_model_options(1u << 30);
     o.sequences = 4;
     o.rows = 256;
@@ -370,10 +411,17 @@ static void test_fair(void **state)
     struct k3 *k = small_model_open(&random_model, &o);
     struct batch_options b = {
         .sequences = 4, .next = fair_next, .token = fair_token,
-        .finished = fair_finished, .pass = fair_pass, .arg = f };
-    assert_int_equal(batch_run(k, &b, &counts, &why), 0);
-    assert_int_equal(counts.finished, 9);
+        .finished = fair_finished, .arg = f };
+    struct batch *batch;
+    int step;
+    assert_int_equal(batch_open(&batch, k, &b, &error), 0);
+    while ((step = batch_step(batch, &error)) == 1)
+        check_stalls(f);
+    assert_int_equal(step, 0);
+    assert_int_equal(batch_counts(batch)->finished, 9);
+    batch_close(batch);
     assert_int_equal(f->stalls, 0);
+    assert_true(f->beside >= LONG_PROMPT / 256);
     k3_close(k);
     free(f);
 }
@@ -384,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_together),
         cmocka_unit_test(test_given),
+        cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_drafts),
         cmocka_unit_test(test_streamed),
         cmocka_unit_test(test_fair),

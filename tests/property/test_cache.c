@@ -15,13 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sched/cache.h"
+#include "sched/cache/cache.h"
 
-#define LAYERS_MOST  5u
-#define EXPERTS_MOST 24u
-#define BLOCKS_MOST  (LAYERS_MOST * EXPERTS_MOST)
+#define LAYERS_MAX 5u
+#define EXPERTS_MAX 24u
+#define BLOCKS_MAX (LAYERS_MAX * EXPERTS_MAX)
 #define STEPS        400u
-#define USES_MOST    (STEPS * BLOCKS_MOST)
+#define USES_MAX (STEPS * BLOCKS_MAX)
 
 static unsigned long long seed = 20260101;
 
@@ -47,9 +47,9 @@ struct model {
     uint32_t layers, experts, top_k, frames, taken;
     uint32_t layer; /* at hand */
     uint64_t clock, entries;
-    uint32_t tick[LAYERS_MOST], count[LAYERS_MOST];
-    bool member[BLOCKS_MOST];
-    struct block b[BLOCKS_MOST];
+    uint32_t tick[LAYERS_MAX], count[LAYERS_MAX];
+    bool member[BLOCKS_MAX];
+    struct block b[BLOCKS_MAX];
 };
 
 static uint32_t share(const struct model *m, uint32_t layer)
@@ -202,7 +202,7 @@ static bool earlier(const struct model *m, const struct cache_use *u,
 static void model_group(struct model *m, const struct cache_use *u, uint32_t n,
                         const uint32_t *next, struct cache_verdict *out)
 {
-    uint32_t first = m->layer * m->experts, order[EXPERTS_MOST];
+    uint32_t first = m->layer * m->experts, order[EXPERTS_MAX];
     memset(m->member, 0, sizeof m->member);
     for (uint32_t i = 0; i < n; i++)
         m->member[first + u[i].expert] = true;
@@ -226,20 +226,20 @@ static void model_group(struct model *m, const struct cache_use *u, uint32_t n,
         uint32_t i = order[k];
         /* lru touches members in the order in which it meets them */
         m->b[first + u[i].expert].last = ++m->clock;
-        if (out[i].what == CACHE_BYPASS)
-            out[i].what = model_miss(m, first + u[i].expert, u[i].rank,
+        if (out[i].answer == CACHE_BYPASS)
+            out[i].answer = model_miss(m, first + u[i].expert, u[i].rank,
                                      &out[i].evicted_block);
     }
 }
 
 /* -- random calls -------------------------------------------------------- */
 
-static uint32_t next_use[USES_MOST];
+static uint32_t next_use[USES_MAX];
 
 struct script {
     uint32_t layers, experts, top_k, groups;
     uint32_t n[STEPS]; /* of group i, in layer i % layers */
-    struct cache_use use[STEPS][EXPERTS_MOST];
+    struct cache_use use[STEPS][EXPERTS_MAX];
 };
 
 static struct script script;
@@ -249,15 +249,15 @@ static struct script script;
 static void write_script(void)
 {
     struct script *s = &script;
-    s->layers = 1 + rnd(LAYERS_MOST);
-    s->experts = 2 + rnd(EXPERTS_MOST - 1);
+    s->layers = 1 + rnd(LAYERS_MAX);
+    s->experts = 2 + rnd(EXPERTS_MAX - 1);
     s->top_k = 1 + rnd(s->experts < 8 ? s->experts : 8);
     s->groups = STEPS - STEPS % s->layers;
     bool ranked = rnd(4) > 0;
     for (uint32_t i = 0; i < s->groups; i++) {
-        uint32_t most = rnd(6) ? s->top_k : s->experts, n = 0;
-        uint32_t size = 1 + rnd(most);
-        bool taken[EXPERTS_MOST] = { false };
+        uint32_t max = rnd(6) ? s->top_k : s->experts, n = 0;
+        uint32_t size = 1 + rnd(max);
+        bool taken[EXPERTS_MAX] = { false };
         while (n < size) {
             uint32_t e = rnd(1 + rnd(s->experts));
             if (i >= s->layers && n < s->n[i - s->layers] && rnd(3) == 0)
@@ -276,7 +276,7 @@ static void write_script(void)
 
 static void foresee(void)
 {
-    static uint32_t last[BLOCKS_MOST];
+    static uint32_t last[BLOCKS_MAX];
     uint32_t at = 0;
     memset(last, 0xff, sizeof last);
     for (uint32_t i = 0; i < script.groups; i++)
@@ -297,12 +297,12 @@ static void check_frames(const struct cache *c, const struct model *m,
 {
     for (uint32_t i = 0; i < n; i++) {
         uint32_t layer = blocks[i] / m->experts, e = blocks[i] % m->experts;
-        if (v[i].what == CACHE_BYPASS) {
+        if (v[i].answer == CACHE_BYPASS) {
             assert_int_equal(v[i].frame, CACHE_NONE);
             continue;
         }
         assert_true(v[i].frame < m->frames);
-        if (v[i].what == CACHE_HIT)
+        if (v[i].answer == CACHE_HIT)
             assert_int_equal(in_frame[v[i].frame], blocks[i]);
         else
             assert_int_equal(in_frame[v[i].frame], v[i].evicted_block);
@@ -314,15 +314,16 @@ static void check_frames(const struct cache *c, const struct model *m,
                          m->b[b].here);
 }
 
-static void compare(const char *policy, uint32_t frames)
+/* Returns the evictions. */
+static uint64_t compare(const char *policy, uint32_t frames)
 {
     static struct model m;
-    uint32_t in_frame[2 * BLOCKS_MOST], at = 0;
+    uint32_t in_frame[2 * BLOCKS_MAX], at = 0;
     uint64_t loads = 0;
     struct cache *c;
-    struct cache_options o = { policy,        script.layers, script.experts,
-                               script.top_k,  frames,        NULL,
-                               next_use,      USES_MOST };
+    struct cache_options o = { policy,       script.layers, script.experts,
+                               script.top_k, frames,        NULL,
+                               next_use,     USES_MAX };
     m = (struct model){ .policy = policy,
                         .layers = script.layers,
                         .experts = script.experts,
@@ -331,8 +332,8 @@ static void compare(const char *policy, uint32_t frames)
     assert_int_equal(cache_open(&c, &o), 0);
     memset(in_frame, 0xff, sizeof in_frame);
     for (uint32_t i = 0; i < script.groups; i++) {
-        struct cache_verdict got[EXPERTS_MOST], want[EXPERTS_MOST];
-        uint32_t blocks[EXPERTS_MOST], n = script.n[i];
+        struct cache_verdict got[EXPERTS_MAX], want[EXPERTS_MAX];
+        uint32_t blocks[EXPERTS_MAX], n = script.n[i];
         m.layer = i % script.layers;
         for (uint32_t k = 0; k < n; k++)
             blocks[k] = m.layer * m.experts + script.use[i][k].expert;
@@ -341,9 +342,9 @@ static void compare(const char *policy, uint32_t frames)
         model_group(&m, script.use[i], n, next_use + at, want);
         at += n;
         for (uint32_t k = 0; k < n; k++) {
-            assert_int_equal(got[k].what, want[k].what);
+            assert_int_equal(got[k].answer, want[k].answer);
             assert_int_equal(got[k].evicted_block, want[k].evicted_block);
-            loads += got[k].what != CACHE_HIT;
+            loads += got[k].answer != CACHE_HIT;
         }
         check_frames(c, &m, got, blocks, n, in_frame);
     }
@@ -351,6 +352,7 @@ static void compare(const char *policy, uint32_t frames)
     cache_counters(c, &count);
     assert_int_equal(count.loads, loads);
     cache_close(c);
+    return count.evictions;
 }
 
 static void agree_with_definitions(void **state)
@@ -359,14 +361,18 @@ static void agree_with_definitions(void **state)
     static const char *const names[] = { "none", "lru",  "fifo",
                                          "lfu",  "lru2", "lru-layer",
                                          "ema",  "dhd",  "min" };
+    uint64_t evictions[sizeof names / sizeof *names] = { 0 };
     for (int round = 0; round < 40; round++) {
         write_script();
         foresee();
         uint32_t blocks = script.layers * script.experts;
         uint32_t frames = rnd(5) ? rnd(blocks) : 2 * rnd(blocks);
         for (size_t p = 0; p < sizeof names / sizeof *names; p++)
-            compare(names[p], frames);
+            evictions[p] += compare(names[p], frames);
     }
+    assert_int_equal(evictions[0], 0);
+    for (size_t p = 1; p < sizeof names / sizeof *names; p++)
+        assert_true(evictions[p] > 1000);
 }
 
 static uint64_t loads_of(const char *policy, uint32_t frames)
@@ -374,10 +380,10 @@ static uint64_t loads_of(const char *policy, uint32_t frames)
     struct cache *c;
     struct cache_options o = { policy,       script.layers, script.experts,
                                script.top_k, frames,        NULL,
-                               next_use,     USES_MOST };
+                               next_use,     USES_MAX };
     assert_int_equal(cache_open(&c, &o), 0);
     for (uint32_t i = 0; i < script.groups; i++) {
-        struct cache_verdict v[EXPERTS_MOST];
+        struct cache_verdict v[EXPERTS_MAX];
         cache_group(c, i / script.layers, i % script.layers, script.use[i],
                     script.n[i], v);
         cache_audit(c);

@@ -35,7 +35,7 @@ static int set_up(void **state)
 {
     (void)state;
     uint64_t seed = 11;
-    struct why why = { 0 };
+    struct error error = { 0 };
     small_model_make(&model, 0);
     truth = malloc(sizeof *truth * TEXTS * LENGTH * VOCAB);
     struct k3_options o = small_model_options(1u << 30);
@@ -46,8 +46,8 @@ static int set_up(void **state)
             text[t][p] = small_model_random(&seed) % VOCAB;
             struct k3_row row = { .position = p, .id = text[t][p],
                                   .logits = true, .phase = K3_DECODE };
-            k3_allow(k, 1);
-            assert_int_equal(k3_pass(k, &row, 1, &why), 0);
+            k3_set_readahead(k, 1);
+            assert_int_equal(k3_pass(k, &row, 1, &error), 0);
             memcpy(true_row(t, p), k3_logits(k, 0), VOCAB * sizeof *truth);
         }
     }
@@ -95,7 +95,7 @@ static void one_pass(struct k3 *k, uint32_t at[TEXTS], uint64_t *seed)
     struct k3_row row[32];
     struct plan_of_run run[TEXTS];
     uint32_t n = 0, runs = 0, drafts = k3_drafts(k);
-    struct why why = { 0 };
+    struct error error = { 0 };
     uint32_t first = small_model_random(seed) % TEXTS;
     for (uint32_t i = 0; i < TEXTS; i++) {
         uint32_t s = (first + i) % TEXTS;
@@ -108,8 +108,8 @@ static void one_pass(struct k3 *k, uint32_t at[TEXTS], uint64_t *seed)
         drafts -= run[runs++].drafts;
     }
     assert_true(n > 0);
-    k3_allow(k, 1);
-    assert_int_equal(k3_pass(k, row, n, &why), 0);
+    k3_set_readahead(k, 1);
+    assert_int_equal(k3_pass(k, row, n, &error), 0);
     for (uint32_t i = 0, r = 0; i < runs; i++) {
         uint32_t total = run[i].kept + run[i].drafts;
         uint32_t good = run[i].kept + run[i].right;

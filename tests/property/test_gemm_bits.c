@@ -23,6 +23,7 @@
 #include "compute/pack.h"
 #include "compute/team.h"
 #include "compute/vmath.h"
+#include "tests/skip.h"
 
 enum { ROWS_MAX = 101, OUTPUTS_MAX = 39, COLS_MAX = 1056, GUARD = 0x5a };
 
@@ -40,6 +41,7 @@ static float draw_float(void)
 }
 
 static enum isa best;
+static struct kern kern;
 
 /* A product of either form. */
 struct form {
@@ -60,8 +62,8 @@ static bool multiply(const struct form *f, float *y, size_t ldy, size_t r,
     const float *xp = f->packed + 1 + r * pack_cols(f->cols);
     const unsigned char *w = f->w + f->w_shift + begin * f->stride;
     if (!f->mxfp4)
-        return bf16_gemm(y, ldy, w, f->cols, xp, rows, begin, end);
-    return mxfp4_gemm(y, ldy, w,
+        return bf16_gemm(&kern, y, ldy, w, f->cols, xp, rows, begin, end);
+    return mxfp4_gemm(&kern, y, ldy, w,
                       f->scale + f->scale_shift + begin * f->scale_stride,
                       f->cols, xp, rows, begin, end);
 }
@@ -104,7 +106,7 @@ static void fill(struct form *f, bool mxfp4, size_t cols)
 /* The bits, from the reference one by one, checked against doubles. */
 static void settle(struct form *f)
 {
-    kern_init(ISA_REF);
+    kern_init(&kern, ISA_REF);
     for (size_t r = 0; r < ROWS_MAX; r++)
         for (size_t o = 0; o < OUTPUTS_MAX; o++) {
             double sum = 0.0, size = 0.0;
@@ -146,7 +148,7 @@ static void all_groupings(struct form *f)
 {
     settle(f);
     for (enum isa isa = ISA_REF; isa <= best; isa++) {
-        assert_int_equal(kern_init(isa), isa);
+        assert_int_equal(kern_init(&kern, isa), isa);
         /* The reference takes a while and has no tails to get wrong. */
         size_t step = isa == ISA_REF ? 20 : f->cols > 500 ? 5 : 1;
         for (size_t rows = 1; rows <= ROWS_MAX; rows += step)
@@ -193,8 +195,9 @@ static void bf16_ignores_what_follows(void **state)
         float y;
         assert_non_null(room);
         memcpy(room, form.w + form.w_shift, 80);
-        kern_init(isa);
-        assert_true(bf16_gemm(&y, 1, room, 40, form.packed + 1, 1, 0, 1));
+        kern_init(&kern, isa);
+        assert_true(
+            bf16_gemm(&kern, &y, 1, room, 40, form.packed + 1, 1, 0, 1));
         free(room);
         memset(form.w + form.w_shift + 80, 0xff, 80); /* NaN */
         assert_true(multiply(&form, form.got[0], 1, 0, 1, 0, 1));
@@ -228,14 +231,15 @@ static void mxfp4_all_bytes(void **state)
     xp[0][5] = 1.0f;      /* column 10 */
     xp[1][16 + 5] = 1.0f; /* column 11 */
     for (enum isa isa = ISA_REF; isa <= best; isa++) {
-        kern_init(isa);
+        kern_init(&kern, isa);
         for (unsigned e = 0; e < 255; e++)
             for (unsigned byte = 0; byte < 256; byte += 4) {
                 for (unsigned i = 0; i < 4; i++) {
                     w[i][5] = (uint8_t)(byte + i);
                     scale[i] = (uint8_t)e;
                 }
-                bool ok = mxfp4_gemm(y[0], 4, w, scale, 32, xp[0], 2, 0, 4);
+                bool ok =
+                    mxfp4_gemm(&kern, y[0], 4, w, scale, 32, xp[0], 2, 0, 4);
                 for (unsigned i = 0; i < 8; i++)
                     check_byte(byte + i % 4, i / 4, e, y[i / 4][i % 4], ok);
             }
@@ -249,7 +253,7 @@ static void mxfp4_refuses_255(void **state)
     memset(form.w, 0, sizeof form.w); /* even when all weights are zero */
     form.scale[form.scale_shift + 7 * 3 + 1] = 255;
     for (enum isa isa = ISA_REF; isa <= best; isa++) {
-        kern_init(isa);
+        kern_init(&kern, isa);
         for (size_t rows = 1; rows < 8; rows++) {
             assert_false(multiply(&form, form.got[0], OUTPUTS_MAX, 0, rows, 0,
                                   OUTPUTS_MAX));
@@ -264,7 +268,7 @@ static void finite_or_false(void **state)
     (void)state;
     fill(&form, false, 96);
     for (enum isa isa = ISA_REF; isa <= best; isa++) {
-        kern_init(isa);
+        kern_init(&kern, isa);
         for (size_t o = 0; o < OUTPUTS_MAX; o++) {
             unsigned char *at = form.w + form.w_shift + (o * 96 + 95) * 2;
             unsigned char keep[2] = { at[0], at[1] };
@@ -294,11 +298,12 @@ static void transposed_and_widened(void **state)
                     want[c] = fmaf((float)weight(&form, r, c), form.x[0][r],
                                    want[c]);
             }
-            kern_init(isa);
+            kern_init(&kern, isa);
             got[cols[i]] = 9.0f;
-            assert_true(bf16_gemv_t(got, w, OUTPUTS_MAX, cols[i], form.x[0]));
+            assert_true(
+                bf16_gemv_t(&kern, got, w, OUTPUTS_MAX, cols[i], form.x[0]));
             assert_memory_equal(got, want, cols[i] * sizeof *got);
-            bf16_widen(got, w, cols[i]);
+            bf16_widen(&kern, got, w, cols[i]);
             for (size_t c = 0; c < cols[i]; c++)
                 assert_true(got[c] == (float)weight(&form, 0, c));
             assert_true(got[cols[i]] == 9.0f);
@@ -332,7 +337,7 @@ static void any_threads(void **state)
         assert_int_equal(team_open(&s.team, threads), 0);
         fill(&form, threads % 2, 96);
         settle(&form);
-        kern_init(best);
+        kern_init(&kern, best);
         for (unsigned i = 0; i < 40; i++) {
             s.rows = 1 + draw() % ROWS_MAX;
             s.grain = 1 + draw() % 5;
@@ -346,35 +351,29 @@ static void any_threads(void **state)
     }
 }
 
-/* The first rows of a released expert. */
-static void released_bytes(void **state)
+/* Rows of an expert of K3: the same bits on every ISA, and near what float64
+ * says that the codes mean. */
+enum { EXPERT_ROWS = 64, EXPERT_COLS = 3584 };
+struct expert_rows {
+    unsigned char w[EXPERT_ROWS * EXPERT_COLS / 2];
+    unsigned char scale[EXPERT_ROWS * EXPERT_COLS / 32];
+};
+
+static void check_expert_rows(const struct expert_rows *rows)
 {
-    static const char folder[] = "../shared/data/kimi-k3/";
-    enum { ROWS = 64, COLS = 3584 };
-    static unsigned char w[ROWS * COLS / 2], scale[ROWS * COLS / 32];
+    enum { ROWS = EXPERT_ROWS, COLS = EXPERT_COLS };
+    const unsigned char *w = rows->w, *scale = rows->scale;
     static float x[COLS], xp[2 * COLS], y[ISA_COUNT][2][ROWS];
-    char path[96];
-    (void)state;
-    for (int k = 0; k < 2; k++) {
-        snprintf(path, sizeof path, "%sreleased_w1_%s.u8", folder,
-                 k ? "scale" : "packed");
-        FILE *f = fopen(path, "rb");
-        if (!f)
-            skip();
-        size_t size = k ? sizeof scale : sizeof w;
-        assert_int_equal(fread(k ? scale : w, 1, size, f), size);
-        fclose(f);
-    }
-    for (size_t i = 0; i < sizeof scale; i++)
+    for (size_t i = 0; i < sizeof rows->scale; i++)
         assert_in_range(scale[i], 120, 122);
     for (size_t c = 0; c < COLS; c++)
         x[c] = draw_float();
     pack_rows(xp, x, 1, COLS, COLS);
     pack_rows(xp + pack_cols(COLS), x, 1, COLS, COLS);
     for (enum isa isa = ISA_REF; isa <= best; isa++) {
-        kern_init(isa);
-        assert_true(mxfp4_gemm(y[isa][0], ROWS, w, scale, COLS, xp, 2, 0,
-                               ROWS));
+        kern_init(&kern, isa);
+        assert_true(
+            mxfp4_gemm(&kern, y[isa][0], ROWS, w, scale, COLS, xp, 2, 0, ROWS));
         assert_memory_equal(y[isa][0], y[ISA_REF][0], sizeof y[isa]);
         assert_memory_equal(y[isa][1], y[isa][0], sizeof y[isa][1]);
     }
@@ -392,9 +391,39 @@ static void released_bytes(void **state)
     }
 }
 
+static void random_expert_rows(void **state)
+{
+    static struct expert_rows e;
+    (void)state;
+    for (size_t i = 0; i < sizeof e.w; i++)
+        e.w[i] = (unsigned char)draw();
+    for (size_t i = 0; i < sizeof e.scale; i++)
+        e.scale[i] = (unsigned char)(120 + draw() % 3);
+    check_expert_rows(&e);
+}
+
+static void released_expert_rows(void **state)
+{
+    static struct expert_rows e;
+    static const char *const paths[] = {
+        "../shared/data/kimi-k3/released_w1_packed.u8",
+        "../shared/data/kimi-k3/released_w1_scale.u8",
+    };
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        FILE *f = fopen(paths[k], "rb");
+        if (!f)
+            skip_because("%s is absent", paths[k]);
+        size_t size = k ? sizeof e.scale : sizeof e.w;
+        assert_int_equal(fread(k ? e.scale : e.w, 1, size, f), size);
+        fclose(f);
+    }
+    check_expert_rows(&e);
+}
+
 int main(void)
 {
-    best = kern_init(ISA_COUNT - 1);
+    best = kern_init(&kern, ISA_COUNT - 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bf16_bits),
         cmocka_unit_test(mxfp4_bits),
@@ -404,7 +433,8 @@ int main(void)
         cmocka_unit_test(finite_or_false),
         cmocka_unit_test(transposed_and_widened),
         cmocka_unit_test(any_threads),
-        cmocka_unit_test(released_bytes),
+        cmocka_unit_test(random_expert_rows),
+        cmocka_unit_test(released_expert_rows),
     };
     return cmocka_run_group_tests_name("gemm bits", tests, NULL, NULL);
 }

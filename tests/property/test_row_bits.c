@@ -24,11 +24,12 @@
 #include "compute/router.h"
 #include "compute/vmath.h"
 
-enum { MOST = 600, SOURCES = 9, GUARDS = 4 };
+enum { MAX = 600, SOURCES = 9, GUARDS = 4 };
 
 static const size_t sizes[] = { 1, 2, 15, 16, 17, 31, 33, 64, 128, 200, 599 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 static enum isa best;
+static struct kern kern;
 static uint64_t seed = 7;
 
 static uint32_t draw(void)
@@ -67,7 +68,7 @@ static float f32_at(const unsigned char *from, size_t i)
     return x;
 }
 
-static double sigma(double x)
+static double sigmoid(double x)
 {
     return 1.0 / (1.0 + exp(-x));
 }
@@ -79,24 +80,24 @@ static void near(double got, double want, double size)
 }
 
 /* The output of the reference, then of each level, behind the same guards. */
-static float want[MOST * 16 + GUARDS], got[MOST * 16 + GUARDS];
+static float want[MAX * 16 + GUARDS], got[MAX * 16 + GUARDS];
 
-#define SAME_BITS(n, call)                                                   \
-    do {                                                                     \
-        for (enum isa isa = ISA_REF; isa <= best; isa++) {                   \
-            float *out = isa == ISA_REF ? want : got;                        \
-            for (size_t g_ = 0; g_ < (n) + GUARDS; g_++)                     \
-                out[g_] = -7.25f;                                            \
-            kern_init(isa);                                                  \
-            call;                                                            \
-            for (size_t g_ = (n); g_ < (n) + GUARDS; g_++)                   \
-                assert_true(out[g_] == -7.25f);                              \
-            assert_memory_equal(out, want, (n) * sizeof *out);               \
-        }                                                                    \
+#define SAME_BITS(n, call)                                                     \
+    do {                                                                       \
+        for (enum isa isa = ISA_REF; isa <= best; isa++) {                     \
+            float *out = isa == ISA_REF ? want : got;                          \
+            for (size_t g_ = 0; g_ < (n) + GUARDS; g_++)                       \
+                out[g_] = -7.25f;                                              \
+            kern_init(&kern, isa);                                             \
+            call;                                                              \
+            for (size_t g_ = (n); g_ < (n) + GUARDS; g_++)                     \
+                assert_true(out[g_] == -7.25f);                                \
+            assert_memory_equal(out, want, (n) * sizeof *out);                 \
+        }                                                                      \
     } while (0)
 
-static float x[SOURCES][MOST + 1], z[MOST + 1];
-static unsigned char gain[MOST * 4 + 3], proj[MOST * 4 + 3];
+static float x[SOURCES][MAX + 1], z[MAX + 1];
+static unsigned char gain[MAX * 4 + 3], proj[MAX * 4 + 3];
 
 static void norms(void **state)
 {
@@ -108,7 +109,8 @@ static void norms(void **state)
         draw_bf16(gain + 1, n, 2.0f);
         for (size_t i = 0; i < n; i++)
             sum += (double)x[0][i + 1] * (double)x[0][i + 1];
-        SAME_BITS(n, assert_true(rms_norm(out, x[0] + 1, gain + 1, n, 1e-2f)));
+        SAME_BITS(
+            n, assert_true(rms_norm(&kern, out, x[0] + 1, gain + 1, n, 1e-2f)));
         for (size_t i = 0; i < n; i++)
             near(want[i],
                  (double)x[0][i + 1] / sqrt(sum / (double)n + 1e-2) *
@@ -116,17 +118,17 @@ static void norms(void **state)
                  1);
         draw_floats(z, n, 2.0f);
         memcpy(gain + 3, z, n * 4);
-        SAME_BITS(n, assert_true(rms_norm_f32(out, x[0], gain + 3, n, 1e-2f)));
         SAME_BITS(
-            n, for (size_t i = 0; i < n; i++) out[i] = x[0][i + 1];
-            l2_norm(out, n, 1e-3f, 0.25f));
+            n, assert_true(rms_norm_f32(&kern, out, x[0], gain + 3, n, 1e-2f)));
+        SAME_BITS(n, for (size_t i = 0; i < n; i++) out[i] = x[0][i + 1];
+                  l2_norm(&kern, out, n, 1e-3f, 0.25f));
         for (size_t i = 0; i < n; i++)
             near(want[i], (double)x[0][i + 1] / sqrt(sum + 1e-3) * 0.25, 1);
         x[0][n / 2] = INFINITY;
         for (enum isa isa = ISA_REF; isa <= best; isa++) {
-            kern_init(isa);
-            assert_false(rms_norm(got, x[0], gain, n, 1.0f));
-            assert_false(rms_norm_f32(got, x[0], gain, n, 1.0f));
+            kern_init(&kern, isa);
+            assert_false(rms_norm(&kern, got, x[0], gain, n, 1.0f));
+            assert_false(rms_norm_f32(&kern, got, x[0], gain, n, 1.0f));
         }
     }
 }
@@ -153,8 +155,8 @@ static void depth_mix(void **state)
                 score[i] = exp(dot / sqrt(square / (double)n + 1e-5));
                 sum += score[i];
             }
-            SAME_BITS(n, assert_true(attn_mix(out, sources, count, gain + 1,
-                                              proj + 1, n, 1e-5f)));
+            SAME_BITS(n, assert_true(attn_mix(&kern, out, sources, count,
+                                              gain + 1, proj + 1, n, 1e-5f)));
             for (size_t c = 0; c < n; c++) {
                 double h = 0.0;
                 for (unsigned i = 0; i < count; i++)
@@ -171,14 +173,15 @@ static void gates(void **state)
         size_t n = sizes[s];
         draw_floats(x[0], n + 1, 12.0f);
         draw_floats(x[1], n + 1, 60.0f);
-        SAME_BITS(n, situ(out, x[0] + 1, x[1] + 1, n, 4.0f, 25.0f));
+        SAME_BITS(n, situ(&kern, out, x[0] + 1, x[1] + 1, n, 4.0f, 25.0f));
         for (size_t i = 0; i < n; i++) {
             double g = (double)x[0][i + 1], u = (double)x[1][i + 1];
-            near(want[i], 4 * tanh(g / 4) * sigma(g) * 25 * tanh(u / 25), 100);
+            near(want[i], 4 * tanh(g / 4) * sigmoid(g) * 25 * tanh(u / 25),
+                 100);
         }
-        SAME_BITS(n, sigmoid_gate(out, x[1] + 1, x[0], n));
+        SAME_BITS(n, sigmoid_gate(&kern, out, x[1] + 1, x[0], n));
         for (size_t i = 0; i < n; i++)
-            near(want[i], (double)x[1][i + 1] * sigma((double)x[0][i]), 60);
+            near(want[i], (double)x[1][i + 1] * sigmoid((double)x[0][i]), 60);
     }
 }
 
@@ -187,21 +190,21 @@ static void convolution(void **state)
     const float *in[5] = { x[0] + 1, x[1] + 1, x[2], x[3] + 1, x[4] };
     (void)state;
     for (unsigned i = 0; i < 5; i++)
-        draw_floats(x[i], MOST + 1, 2.0f);
-    draw_floats(z, MOST, 1.0f);
-    memcpy(gain + 3, z, MOST * 4);
+        draw_floats(x[i], MAX + 1, 2.0f);
+    draw_floats(z, MAX, 1.0f);
+    memcpy(gain + 3, z, MAX * 4);
     for (size_t s = 0; s < SIZES; s++)
         for (unsigned kernel = 1; kernel <= 4; kernel++) {
-            size_t n = sizes[s] * 4 < MOST ? sizes[s] : MOST / 4 - 1;
+            size_t n = sizes[s] * 4 < MAX ? sizes[s] : MAX / 4 - 1;
             size_t cut = draw() % (n + 1);
-            SAME_BITS(n, conv_silu(out, in, gain + 3, 0, cut, kernel);
-                      conv_silu(out, in, gain + 3, cut, n, kernel));
+            SAME_BITS(n, conv_silu(&kern, out, in, gain + 3, 0, cut, kernel);
+                      conv_silu(&kern, out, in, gain + 3, cut, n, kernel));
             for (size_t c = 0; c < n; c++) {
                 double a = 0.0;
                 for (unsigned j = 0; j < kernel; j++)
                     a += (double)f32_at(gain + 3, c * kernel + j) *
                          (double)in[j][c];
-                near(want[c], a * sigma(a), 8);
+                near(want[c], a * sigmoid(a), 8);
             }
         }
 }
@@ -214,10 +217,10 @@ static void decay(void **state)
         draw_floats(x[0], n + 1, 4.0f);
         draw_floats(z, n, 1.0f);
         memcpy(gain + 1, z, n * 4);
-        SAME_BITS(n, kda_decay(out, x[0] + 1, gain + 1, 0.7f, -5.0f, n));
+        SAME_BITS(n, kda_decay(&kern, out, x[0] + 1, gain + 1, 0.7f, -5.0f, n));
         for (size_t i = 0; i < n; i++)
             near(want[i],
-                 exp(-5 * sigma(exp(0.7) * (double)(x[0][i + 1] + z[i]))), 1);
+                 exp(-5 * sigmoid(exp(0.7) * (double)(x[0][i + 1] + z[i]))), 1);
     }
 }
 
@@ -227,25 +230,24 @@ static void recurrence(void **state)
     static const size_t shapes[][2] = {
         { 1, 1 }, { 16, 16 }, { 7, 19 }, { 32, 64 }, { 30, 72 }, { 24, 145 },
     };
-    static float in[10][4][MOST];
+    static float in[10][4][MAX];
     (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         size_t dk = shapes[s][0], dv = shapes[s][1], size = dk * dv;
-        static double exact[MOST * 16], o[MOST];
+        static double exact[MAX * 16], o[MAX];
         memset(exact, 0, sizeof exact);
         for (unsigned t = 0; t < 10; t++) {
             for (unsigned i = 0; i < 4; i++)
                 draw_floats(in[t][i], dk > dv ? dk : dv, 1.0f);
-            l2_norm(in[t][1], dk, 1e-6f, 1.0f);
+            l2_norm(&kern, in[t][1], dk, 1e-6f, 1.0f);
             for (size_t i = 0; i < dk; i++)
                 in[t][3][i] = fabsf(in[t][3][i]);
         }
         /* state, then ten outputs, in one array behind the guards */
-        SAME_BITS(
-            size + 10 * dv, memset(out, 0, size * 4);
-            for (unsigned t = 0; t < 10; t++)
-                kda_step(out + size + t * dv, out, in[t][0], in[t][1],
-                         in[t][2], in[t][3], 0.625f, dk, dv));
+        SAME_BITS(size + 10 * dv, memset(out, 0, size * 4);
+                  for (unsigned t = 0; t < 10; t++)
+                      kda_step(&kern, out + size + t * dv, out, in[t][0],
+                               in[t][1], in[t][2], in[t][3], 0.625f, dk, dv));
         for (unsigned t = 0; t < 10; t++)
             for (size_t j = 0; j < dv; j++) {
                 double u = 0.0;
@@ -286,13 +288,13 @@ static void latent_attention(void **state)
         draw_floats(qa + 1, heads * latent, 2.0f);
         draw_floats(qr + 1, heads * rope, 2.0f);
         SAME_BITS(heads * latent,
-                  mla_attend(out, qa + 1, qr + 1, heads, cache + 1, n, latent,
-                             rope, scale, scratch + 1));
+                  mla_attend(&kern, out, qa + 1, qr + 1, heads, cache + 1, n,
+                             latent, rope, scale, scratch + 1));
         /* any group of heads by itself */
         for (size_t h = 0; h < heads; h++) {
             size_t count = 1 + draw() % (heads - h);
-            mla_attend(got, qa + 1 + h * latent, qr + 1 + h * rope, count,
-                       cache + 1, n, latent, rope, scale, scratch);
+            mla_attend(&kern, got, qa + 1 + h * latent, qr + 1 + h * rope,
+                       count, cache + 1, n, latent, rope, scale, scratch);
             assert_memory_equal(got, want + h * latent, count * latent * 4);
         }
         for (size_t h = 0; h < heads; h++) {
@@ -324,22 +326,22 @@ static void router(void **state)
         size_t n = sizes[s], cut = draw() % 8;
         draw_floats(x[0], n + 1, 1.0f);
         draw_bf16(w + 1, 7 * n, 0.5f);
-        SAME_BITS(7,
-                  assert_true(router_scores(out, w + 1, x[0] + 1, n, 0, cut));
-                  assert_true(router_scores(out, w + 1 + cut * n * 2,
+        SAME_BITS(7, assert_true(
+                         router_scores(&kern, out, w + 1, x[0] + 1, n, 0, cut));
+                  assert_true(router_scores(&kern, out, w + 1 + cut * n * 2,
                                             x[0] + 1, n, cut, 7)));
         for (size_t e = 0; e < 7; e++) {
             double dot = 0.0;
             for (size_t c = 0; c < n; c++)
                 dot += bf16_at(w + 1, e * n + c) * (double)x[0][c + 1];
-            near(want[e], sigma(dot), 0.1);
+            near(want[e], sigmoid(dot), 0.1);
         }
         w[1 + (6 * n + n - 1) * 2] = 0x80;
         w[2 + (6 * n + n - 1) * 2] = 0x7f;
         for (enum isa isa = ISA_REF; isa <= best; isa++) {
-            kern_init(isa);
-            assert_false(router_scores(got, w + 1, x[0] + 1, n, 0, 7));
-            assert_true(router_scores(got, w + 1, x[0] + 1, n, 0, 6));
+            kern_init(&kern, isa);
+            assert_false(router_scores(&kern, got, w + 1, x[0] + 1, n, 0, 7));
+            assert_true(router_scores(&kern, got, w + 1, x[0] + 1, n, 0, 6));
         }
     }
 }
@@ -378,7 +380,7 @@ static void selection(void **state)
 
 int main(void)
 {
-    best = kern_init(ISA_COUNT - 1);
+    best = kern_init(&kern, ISA_COUNT - 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms),       cmocka_unit_test(depth_mix),
         cmocka_unit_test(gates),       cmocka_unit_test(convolution),

@@ -1,8 +1,8 @@
 /* Goal    any shape that a config may have gives the same bits however it is
  *         run, or is refused with a sentence; no plan breaks the ring.
  * Method  small checkpoints of odd and extreme shapes: at the floor, with all
- *         of it in memory, by rows, threads, drives and guesses, compared with
- *         memcmp. Configs with huge numbers, without weights. Random tiles on
+ *         of it in memory, by rows, threads, drives and prefetches, compared
+ * with memcmp. Configs with huge numbers, without weights. Random tiles on
  *         random drives: whatever ring the plan gives, the stream opens and the
  *         circle goes round.
  */
@@ -91,7 +91,7 @@ static void same(const struct mini *m, const struct k3_options *o,
 {
     struct mini_run r;
     if (mini_run(m, o, &r))
-        fail_msg("%s, %s: %s", shape, how, r.why.text);
+        fail_msg("%s, %s: %s", shape, how, r.error.text);
     if (r.rows != want->rows || !mini_agrees(&r, want))
         fail_msg("%s, %s: other bits", shape, how);
     mini_forget(&r);
@@ -105,7 +105,7 @@ static void every_way(struct mini *m, const char *shape)
     struct mini_run want;
     o.prefetch = "gate";
     if (mini_run(m, &o, &want))
-        fail_msg("%s: %s", shape, want.why.text);
+        fail_msg("%s: %s", shape, want.error.text);
     o.prefetch = "none";
     o.memory_bytes = mini_floor(m, o);
     if (!o.memory_bytes)
@@ -158,7 +158,7 @@ static json_t *text_of(json_t *root, const char *field)
 enum { FIELDS = 16, HEADS = 9, HEAD_DIM, INTER = 13, LATENT };
 static const struct {
     const char *field;
-    json_int_t  most;
+    json_int_t max;
 } fields[FIELDS] = {
     { "hidden_size", 1 << 20 }, { "vocab_size", 1 << 24 },
     { "intermediate_size", 1 << 22 }, { "num_attention_heads", 4096 },
@@ -173,7 +173,7 @@ static const struct {
 /* Plan for a config with these numbers, or refuse it; memory is no matter. */
 static int plan_of(const char *dir, json_t *config,
                    const json_int_t number[FIELDS], uint32_t sequences,
-                   struct why *why)
+                   struct error *error)
 {
     struct k3_options o = mini_options(UINT64_C(1) << 60);
     struct plan plan;
@@ -188,10 +188,10 @@ static int plan_of(const char *dir, json_t *config,
     o.context = 1 << 24;
     o.threads = 1024;
     o.sequences = sequences;
-    memset(why, 0, sizeof *why);
-    int err = k3_plan(&plan, dir, &o, why);
+    memset(error, 0, sizeof *error);
+    int err = k3_plan(&plan, dir, &o, error);
     if (err)
-        assert_true(strlen(why->text) > 10);
+        assert_true(strlen(error->text) > 10);
     else
         assert_true(plan.floor_bytes > 1 << 20 &&
                     plan.floor_bytes <= plan.total_bytes &&
@@ -203,7 +203,7 @@ static void huge_numbers(void **state)
 {
     (void)state;
     struct mini m;
-    struct why why;
+    struct error error;
     char path[128];
     uint64_t random = 20260131;
     json_int_t number[FIELDS];
@@ -211,29 +211,28 @@ static void huge_numbers(void **state)
     snprintf(path, sizeof path, "%s/config.json", m.dir);
     json_t *config = json_load_file(path, 0, NULL);
     for (int i = 0; i < FIELDS; i++)
-        number[i] = fields[i].most;
-    assert_int_equal(plan_of(m.dir, config, number, 1, &why), -ENOTSUP);
-    assert_non_null(strstr(why.text, "expert"));
+        number[i] = fields[i].max;
+    assert_int_equal(plan_of(m.dir, config, number, 1, &error), -ENOTSUP);
+    assert_non_null(strstr(error.text, "expert"));
     for (int i = 2; i < FIELDS; i++) /* lm_head is 32 TiB */
         number[i] = 32;
-    assert_int_equal(plan_of(m.dir, config, number, 1, &why), -ENOTSUP);
-    assert_non_null(strstr(why.text, "TiB"));
+    assert_int_equal(plan_of(m.dir, config, number, 1, &error), -ENOTSUP);
+    assert_non_null(strstr(error.text, "TiB"));
     number[0] = number[1] = 512;
     number[HEADS] = number[HEAD_DIM] = 4096; /* f_b is 128 GiB */
-    assert_int_equal(plan_of(m.dir, config, number, 1, &why), -ENOTSUP);
-    assert_non_null(strstr(why.text, "4 GiB"));
-    assert_int_equal(plan_of(m.dir, config, number, UINT32_MAX, &why),
+    assert_int_equal(plan_of(m.dir, config, number, 1, &error), -ENOTSUP);
+    assert_non_null(strstr(error.text, "4 GiB"));
+    assert_int_equal(plan_of(m.dir, config, number, UINT32_MAX, &error),
                      -ENOTSUP);
-    assert_non_null(strstr(why.text, "sequences"));
+    assert_non_null(strstr(error.text, "sequences"));
     for (int i = 0; i < 24; i++) {
         for (int j = 0; j < FIELDS; j++) {
             random = random * 6364136223846793005u + 1442695040888963407u;
-            json_int_t n = fields[j].most >> (random >> 60);
+            json_int_t n = fields[j].max >> (random >> 60);
             number[j] = n < 512 ? 512 : n;
-            number[j] = number[j] > fields[j].most ? fields[j].most
-                                                   : number[j];
+            number[j] = number[j] > fields[j].max ? fields[j].max : number[j];
         }
-        int err = plan_of(m.dir, config, number, 1, &why);
+        int err = plan_of(m.dir, config, number, 1, &error);
         if (number[LATENT] * number[INTER] * 3 / 32 * 17 > INT32_MAX)
             assert_int_equal(err, -ENOTSUP);
     }
@@ -243,7 +242,7 @@ static void huge_numbers(void **state)
 
 /* ---- rings ---- */
 
-enum { TILES_MAX = 64, DRIVES_MAX = 4, FILE_PAGES = 1 << 12, PAGE = 4096 };
+enum { TILES_MAX = 64, SET_DRIVES = 4, FILE_PAGES = 1 << 12, PAGE = 4096 };
 
 static uint32_t below(uint64_t *s, uint64_t n)
 {
@@ -255,14 +254,14 @@ static uint32_t below(uint64_t *s, uint64_t n)
 static void one_ring(uint64_t *s, const char *const *paths,
                      struct arena *arena, uint8_t *memory)
 {
-    struct paced_drive rate[DRIVES_MAX];
+    struct paced_drive rate[SET_DRIVES];
     struct plan_tile tile[TILES_MAX];
     struct stream_tile lent[TILES_MAX];
     struct segment segment[TILES_MAX];
     bool resident[TILES_MAX];
     struct plan p;
-    uint32_t drives = 2 + below(s, DRIVES_MAX - 1), bad;
-    uint32_t tiles = 3 + below(s, TILES_MAX - 3), pages[DRIVES_MAX];
+    uint32_t drives = 2 + below(s, SET_DRIVES - 1), bad;
+    uint32_t tiles = 3 + below(s, TILES_MAX - 3), pages[SET_DRIVES];
     struct plan_input in = { .tiles = tile, .tile_count = tiles, .rows = 1,
                              .sequences = 1, .drives = drives };
     for (uint32_t d = 0; d < drives; d++) {
@@ -301,7 +300,7 @@ static void one_ring(uint64_t *s, const char *const *paths,
                                  .chunk_bytes = 1 << 20, .loads_max = 1 };
     assert_int_equal(stream_open(&stream, &so), 0);
     assert_int_equal(stream_preload(stream), 0);
-    stream_allow(stream, 2ull * tiles);
+    stream_set_readahead(stream, 2ull * tiles);
     for (uint32_t i = 0; i < 2 * tiles; i++) {
         const uint8_t *frame;
         assert_int_equal(stream_hold(stream, i % tiles, &frame), 0);
@@ -314,11 +313,11 @@ static void one_ring(uint64_t *s, const char *const *paths,
 static void any_ring(void **state)
 {
     (void)state;
-    char path[DRIVES_MAX][64];
-    const char *paths[DRIVES_MAX];
+    char path[SET_DRIVES][64];
+    const char *paths[SET_DRIVES];
     struct arena *arena;
     uint64_t s = 1;
-    for (int d = 0; d < DRIVES_MAX; d++) {
+    for (int d = 0; d < SET_DRIVES; d++) {
         strcpy(path[d], "/tmp/sluice-ring-XXXXXX");
         int fd = mkstemp(path[d]);
         assert_true(fd >= 0);
@@ -331,7 +330,7 @@ static void any_ring(void **state)
     for (int i = 0; i < 150; i++)
         one_ring(&s, paths, arena, memory);
     arena_close(arena);
-    for (int d = 0; d < DRIVES_MAX; d++)
+    for (int d = 0; d < SET_DRIVES; d++)
         unlink(path[d]);
 }
 

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/tok_bpe.h"
-#include "model/tok_internal.h"
+#include "model/text/tok_bpe.h"
+#include "model/text/tok_internal.h"
 #include "tests/unit/tok_files.h"
 
 enum { MORE = 400, TOKEN_MAX = 24, PIECE_MAX = 200 };

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "model/synth.h"
+#include "model/tools/synth.h"
 
 static void need(int ok, const char *what)
 {
@@ -33,12 +33,12 @@ char *ckpt_files_make(void)
         { "vocab_size", "512" },
     };
     struct synth_facts facts;
-    struct why why = { 0 };
+    struct error error = { 0 };
     struct synth_options o = { .dir = ckpt_files_place(),
                                .preset = "tiny",
                                .setting = settings,
                                .settings = 3 };
-    need(!synth_write(&o, &facts, &why), why.text);
+    need(!synth_write(&o, &facts, &error), error.text);
     return (char *)o.dir;
 }
 

@@ -1,7 +1,7 @@
 /* ckpt_files.h - small synthetic checkpoints in a folder of their own, and what
  * it takes to break them. */
-#ifndef TESTS_CKPT_FILES_H
-#define TESTS_CKPT_FILES_H
+#ifndef TESTS_UNIT_CKPT_FILES_H
+#define TESTS_UNIT_CKPT_FILES_H
 
 #include <stddef.h>
 

@@ -16,8 +16,10 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
-#include "bin/batch_feed.h"
+#include "bin/batch/feed.h"
+#include "bin/cli/samplers.h"
 
 static char folder[48];
 static char in_path[64], out_path[64], held_path[80];
@@ -103,11 +105,11 @@ static void test_lines(void **state)
     (void)state;
     static const char text[] = "one\n\nthree\r\nlast";
     struct batch_in in;
-    struct why why = { 0 };
+    struct error error = { 0 };
     const char *at;
     size_t bytes;
     write_file(in_path, text, sizeof text - 1);
-    assert_int_equal(batch_in_open(&in, in_path, &why), 0);
+    assert_int_equal(batch_in_open(&in, in_path, &error), 0);
     assert_int_equal(in.lines, 4);
     assert_int_equal(in.longest_bytes, 7);
     next_is(&in, "one");
@@ -119,11 +121,86 @@ static void test_lines(void **state)
     batch_in_close(&in);
 }
 
+/* What is no UTF-8 is named before there is an output. */
+static void test_marks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t      bytes;
+        const char *said;
+    } bad[] = {
+        { "\xff\xfe{\0}\0", 6, "UTF-16" }, { "\xfe\xff\0{", 4, "UTF-16" },
+        { "{\0\"\0", 4, "UTF-16" },
+        { "\xff\xfe\0\0{\0\0\0", 8, "UTF-32" },
+        { "\xfd\x37zXZ", 5, "xz" },
+        { "PK\3\4", 4, "zip" },
+    };
+    struct batch_in in;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct error error = { 0 };
+        struct batch_feed feed;
+        write_file(in_path, bad[i].text, bad[i].bytes);
+        assert_int_equal(batch_feed_open(&feed, in_path, out_path, false,
+                                         &error),
+                         -EILSEQ);
+        assert_non_null(strstr(error.text, bad[i].said));
+        assert_int_not_equal(access(out_path, F_OK), 0);
+        batch_feed_close(&feed, false);
+    }
+    struct error error = { 0 };
+    write_file(in_path, "\xef\xbb\xbfone\ntwo", 10);
+    assert_int_equal(batch_in_open(&in, in_path, &error), 0);
+    next_is(&in, "one");
+    next_is(&in, "two");
+    batch_in_close(&in);
+}
+
+/* From a pipe, however its bytes come. */
+static void pipe_gives(const char *bytes, size_t count, const char *want,
+                       int last)
+{
+    struct batch_in in;
+    struct error error = { 0 };
+    const char *at;
+    char path[32], got[64] = "";
+    size_t n;
+    int fd[2], said = 0;
+    assert_int_equal(pipe(fd), 0);
+    snprintf(path, sizeof path, "/dev/fd/%d", fd[0]);
+    assert_int_equal(batch_in_open(&in, path, &error), 0);
+    for (size_t i = 0; i <= count && said >= 0; i++) {
+        if (i < count)
+            assert_int_equal(write(fd[1], bytes + i, 1), 1);
+        else
+            close(fd[1]);
+        while ((said = batch_in_next(&in, i == count, &at, &n)) == 1)
+            snprintf(got + strlen(got), sizeof got - strlen(got), "%.*s|",
+                     (int)n, at);
+    }
+    assert_int_equal(said, last);
+    assert_string_equal(got, want);
+    batch_in_close(&in);
+    close(fd[0]);
+}
+
+static void test_marks_of_pipes(void **state)
+{
+    (void)state;
+    pipe_gives("\xef\xbb\xbfone\ntwo\n", 11, "one|two|", -ENODATA);
+    pipe_gives("\xef\xbb\xbf" "a\n\xef\xbb\xbf" "b", 9,
+               "a|\xef\xbb\xbf" "b|", -ENODATA);
+    pipe_gives("a\nb\n", 4, "a|b|", -ENODATA);
+    pipe_gives("\n\n1", 3, "||1|", -ENODATA);
+    pipe_gives("\xef\xbb\xbf", 3, "", -ENODATA);
+    pipe_gives("", 0, "", -ENODATA);
+}
+
 static void test_long_lines(void **state)
 {
     (void)state;
     struct batch_in in;
-    struct why why = { 0 };
+    struct error error = { 0 };
     const char *at;
     size_t bytes;
     FILE *f = fopen(in_path, "w");
@@ -133,7 +210,7 @@ static void test_long_lines(void **state)
     fseek(f, BATCH_LINE_MAX + 100000l, SEEK_CUR); /* a hole of NULs */
     fputs("\nc\n", f);
     fclose(f);
-    assert_int_equal(batch_in_open(&in, in_path, &why), 0);
+    assert_int_equal(batch_in_open(&in, in_path, &error), 0);
     assert_int_equal(batch_in_next(&in, true, &at, &bytes), 1);
     assert_int_equal(bytes, 300000);
     next_is(&in, "b");
@@ -179,39 +256,45 @@ static const char input[] =
 
 static void open_feed(struct batch_feed *f, bool in_order)
 {
-    struct why why = { 0 };
-    assert_int_equal(batch_feed_open(f, in_path, out_path, in_order, &why), 0);
-    f->rules = (struct batch_rules){ .model = "m", .name = "m", .vocab = 10,
-                                     .context = 8, .most = 3 };
+    struct error error = { 0 };
+    assert_int_equal(batch_feed_open(f, in_path, out_path, in_order, &error),
+                     0);
+    static struct samplers_args samplers;
+    samplers_defaults(&samplers);
+    assert_int_equal(samplers_load(&samplers, ".", &error), 0);
+    f->rules = (struct batch_rules){
+        .model = "m", .name = "m", .vocab = 10, .context = 8, .max = 3,
+        .samplers = &samplers
+    };
 }
 
 /* Answer the requests that come, in the given order of their arrival, two at a
  * time; stop after `most` of them. */
-static uint32_t answer(bool in_order, bool backwards, uint32_t most)
+static uint32_t answer(bool in_order, bool backwards, uint32_t max)
 {
     struct batch_feed f;
-    struct why why = { 0 };
+    struct error error = { 0 };
     struct batch_job *job[LINES];
     uint32_t n = 0, done = 0;
     int got;
     open_feed(&f, in_order);
-    while ((got = batch_feed_next(&f, true, &job[n], &why)) == 1)
+    while ((got = batch_feed_next(&f, true, &job[n], &error)) == 1)
         n++;
     assert_int_equal(got, -ENODATA);
     for (uint32_t i = 0; i < n; i++) {
         struct batch_job *j = job[backwards ? n - 1 - i : i];
-        j->r.ids[1] = 7;
-        if (done < most) {
-            assert_int_equal(batch_feed_answer(&f, j, 1, BATCH_LENGTH, &why),
+        j->ids[1] = 7;
+        if (done < max) {
+            assert_int_equal(batch_feed_answer(&f, j, 1, SLUICE_LENGTH, &error),
                              0);
             done++;
             if (done % 2)
-                assert_int_equal(batch_feed_flush(&f, &why), 0);
+                assert_int_equal(batch_feed_flush(&f, &error), 0);
         }
         batch_job_free(j);
         free(j);
     }
-    assert_int_equal(batch_feed_flush(&f, &why), 0);
+    assert_int_equal(batch_feed_flush(&f, &error), 0);
     batch_feed_close(&f, done == n);
     return n;
 }
@@ -264,10 +347,10 @@ static void test_cut(void **state)
     (void)state;
     char text[8192];
     for (int way = 0; way < 8; way++)
-        for (uint32_t most = 1; most < 5; most++)
+        for (uint32_t max = 1; max < 5; max++)
             for (size_t cut = 0; cut < 400; cut += 37) {
                 clean();
-                answer(way & 1, way & 2, most);
+                answer(way & 1, way & 2, max);
                 const char *path = access(held_path, F_OK) ? out_path
                                                            : held_path;
                 size_t bytes = read_file(path, text, sizeof text);
@@ -280,6 +363,27 @@ static void test_cut(void **state)
             }
 }
 
+/* What an editor leaves in the answers: a mark, blank lines, other ends. */
+static void test_edited(void **state)
+{
+    (void)state;
+    char text[8192], edited[8300] = "\xef\xbb\xbf\n \t\n";
+    size_t n = strlen(edited);
+    clean();
+    answer(false, false, LINES);
+    size_t bytes = read_file(out_path, text, sizeof text);
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i] == '\n')
+            edited[n++] = '\r';
+        edited[n++] = text[i];
+    }
+    edited[n++] = '\n';
+    write_file(out_path, edited, n);
+    answer(false, false, LINES);
+    assert_int_equal(read_file(out_path, text, sizeof text), n);
+    assert_memory_equal(text, edited, n); /* all are answered */
+}
+
 static void test_foreign(void **state)
 {
     (void)state;
@@ -289,11 +393,11 @@ static void test_foreign(void **state)
         "{\"id\":\"batch_req_1\",\"custom_id\":\"a\"}\n{}\n" };
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
         struct batch_feed f;
-        struct why why = { 0 };
+        struct error error = { 0 };
         char text[256];
         clean();
         write_file(out_path, foreign[i], strlen(foreign[i]));
-        assert_int_equal(batch_feed_open(&f, in_path, out_path, false, &why),
+        assert_int_equal(batch_feed_open(&f, in_path, out_path, false, &error),
                          -EBADMSG);
         batch_feed_close(&f, false);
         read_file(out_path, text, sizeof text);
@@ -305,10 +409,10 @@ static void test_one_at_a_time(void **state)
 {
     (void)state;
     struct batch_feed first, second;
-    struct why why = { 0 };
+    struct error error = { 0 };
     clean();
     open_feed(&first, false);
-    assert_int_equal(batch_feed_open(&second, in_path, out_path, false, &why),
+    assert_int_equal(batch_feed_open(&second, in_path, out_path, false, &error),
                      -EWOULDBLOCK);
     batch_feed_close(&second, false);
     batch_feed_close(&first, false);
@@ -328,22 +432,22 @@ static void test_full(void **state)
     const size_t length = sizeof line - 1;
     struct rlimit before, small;
     struct batch_out *o;
-    struct why why = { 0 };
+    struct error error = { 0 };
     char text[4096];
     clean();
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = before;
     small.rlim_cur = length + 1 + 10;
-    assert_int_equal(batch_out_open(&o, out_path, false, any_line, NULL, &why),
-                     0);
+    assert_int_equal(
+        batch_out_open(&o, out_path, false, any_line, NULL, &error), 0);
     for (uint64_t i = 1; i <= 3; i++)
-        assert_int_equal(batch_out_put(o, i, line, length, &why), 0);
+        assert_int_equal(batch_out_put(o, i, line, length, &error), 0);
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    assert_int_equal(batch_out_flush(o, &why), -EFBIG);
+    assert_int_equal(batch_out_flush(o, &error), -EFBIG);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     signal(SIGXFSZ, SIG_DFL);
-    assert_int_equal(batch_out_flush(o, &why), 0);
+    assert_int_equal(batch_out_flush(o, &error), 0);
     batch_out_close(o, true);
     assert_int_equal(read_file(out_path, text, sizeof text), 3 * (length + 1));
     for (size_t i = 0; i < 3; i++) {
@@ -357,10 +461,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_marks_of_pipes),
         cmocka_unit_test(test_long_lines),
         cmocka_unit_test(test_pipe),
         cmocka_unit_test(test_all),
         cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_edited),
         cmocka_unit_test(test_foreign),
         cmocka_unit_test(test_one_at_a_time),
         cmocka_unit_test(test_full),

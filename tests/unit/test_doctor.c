@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "bin/doctor.h"
+#include "bin/doctor/doctor.h"
 
 static const char mounts[] =
     "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"

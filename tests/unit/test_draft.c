@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "model/draft.h"
+#include "model/decode/draft.h"
 
 static void test_look(void **state)
 {
@@ -23,11 +23,11 @@ static void test_look(void **state)
     assert_int_equal(d.match, 0);
     draft_look(&d, text, 6); /* 2 3 */
     assert_int_equal(d.match, 2);
-    assert_int_equal(draft_guess(&d, text, 0), 9);
+    assert_int_equal(draft_propose(&d, text, 0), 9);
     draft_look(&d, text, 10); /* 1 2 3 from the start, not the later 2 3 */
     assert_int_equal(d.match, 3);
-    assert_int_equal(draft_guess(&d, text, 0), 9);
-    assert_int_equal(draft_guess(&d, text, 3), 4);
+    assert_int_equal(draft_propose(&d, text, 0), 9);
+    assert_int_equal(draft_propose(&d, text, 3), 4);
 }
 
 static void test_latest(void **state)
@@ -37,7 +37,7 @@ static void test_latest(void **state)
     struct draft d;
     draft_init(&d);
     draft_look(&d, text, 5);
-    assert_int_equal(draft_guess(&d, text, 0), 2);
+    assert_int_equal(draft_propose(&d, text, 0), 2);
 }
 
 static void test_cycle(void **state)
@@ -48,7 +48,7 @@ static void test_cycle(void **state)
     draft_init(&d);
     draft_look(&d, text, 7);
     for (uint32_t i = 0; i < 9; i++)
-        assert_int_equal(draft_guess(&d, text, i), 7 + (i + 1) % 3);
+        assert_int_equal(draft_propose(&d, text, i), 7 + (i + 1) % 3);
 }
 
 static void test_learn(void **state)
@@ -148,28 +148,28 @@ static void test_spread(void **state)
     struct draft none = { 0 };
     struct draft_cost c;
     draft_cost_init(&c, 0.2);
-    struct draft_ask ask[] = { { .draft = &sure, .most = 3 },
-                               { .draft = &half, .most = 8 },
-                               { .draft = &never, .most = 8 },
-                               { .draft = &none, .most = 8 } };
-    draft_spread(&c, ask, 4, 4, 32); /* nothing is measured */
+    struct draft_ask ask[] = { { .draft = &sure, .max = 3 },
+                               { .draft = &half, .max = 8 },
+                               { .draft = &never, .max = 8 },
+                               { .draft = &none, .max = 8 } };
+    draft_spread(&c, ask, 4, 4, 32, 0); /* nothing is measured */
     for (int i = 0; i < 4; i++)
         assert_int_equal(ask[i].width, 0);
     struct k3_totals t = pass(4, 1000000000, 900000000, 80, 20);
     draft_cost_add(&c, &t);
-    draft_spread(&c, ask, 4, 4, 32);
+    draft_spread(&c, ask, 4, 4, 32, 0);
     assert_int_equal(ask[0].width, 3);
     assert_int_equal(ask[1].width, 1); /* .5 pays, .25 does not */
     assert_int_equal(ask[2].width, 0);
     assert_int_equal(ask[3].width, 0);
-    draft_spread(&c, ask, 4, 4, 3);
+    draft_spread(&c, ask, 4, 4, 3, 0);
     assert_int_equal(ask[0].width, 3);
     assert_int_equal(ask[1].width, 0);
     /* with the trunk resident every row costs what it brings */
     draft_cost_init(&c, 0.2);
     t = pass(1, 1000000000, 900000000, 0, 20);
     draft_cost_add(&c, &t);
-    draft_spread(&c, ask + 1, 1, 1, 8);
+    draft_spread(&c, ask + 1, 1, 1, 8, 0);
     assert_int_equal(ask[1].width, 0);
 }
 

@@ -2,7 +2,9 @@
  *         published files does.
  * Method  layouts against the headers of real checkpoints and the 94 published
  *         file sizes; plans from a config against plans from the same
- *         checkpoint; bytes a token of the full K3 against k3-spec 6.3.
+ *         checkpoint; bytes a token of the full K3 against sums over its
+ *         published tensors. K3 is the preset, test_config holds it to the
+ *         released file.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,37 +12,35 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "model/k3_shape.h"
-#include "model/layout.h"
-#include "model/token_clock.h"
-#include "model/token_cost.h"
+#include "model/ckpt/layout.h"
+#include "model/k3/shape.h"
+#include "model/sim/pass_clock.h"
+#include "model/sim/token_cost.h"
+#include "model/tools/synth_internal.h"
 
-#define DATA "../shared/data/"
-#define K3   DATA "kimi-k3"
-
-static const char *const oracles[] = { DATA "oracle/a", DATA "oracle/b",
-                                       DATA "oracle/c" };
+static const char *const oracles[] = { "tests/oracle/fixtures/a",
+                                       "tests/oracle/fixtures/c" };
 enum { ORACLES = sizeof oracles / sizeof *oracles };
-
-static void need(const char *dir)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/config.json", dir);
-    if (access(path, R_OK)) {
-        print_message("no %s\n", dir);
-        skip();
-    }
-}
 
 static void load(struct config *c, const char *dir)
 {
-    struct why why = { 0 };
-    if (config_load(c, dir, &why))
-        fail_msg("%s", why.text);
+    struct error error = { 0 };
+    if (config_load(c, dir, &error))
+        fail_msg("%s", error.text);
+}
+
+static void load_k3(struct config *c)
+{
+    struct error error = { 0 };
+    struct synth_options o = { .dir = "-", .preset = "k3" };
+    json_t *root;
+    if (synth_config(&root, c, &o, 0, &error))
+        fail_msg("%s", error.text);
+    json_decref(root);
 }
 
 static void same_extent(const struct extent *a, const struct extent *b)
@@ -78,14 +78,13 @@ static void compare_layout(const struct layout *l, const struct ckpt *k,
 static void layout_is_the_checkpoints(void **state)
 {
     (void)state;
-    need(oracles[0]);
     for (int i = 0; i < ORACLES; i++) {
-        struct why why = { 0 };
+        struct error error = { 0 };
         struct config c;
         struct ckpt *k;
         struct layout *l;
         load(&c, oracles[i]);
-        assert_int_equal(ckpt_open(&k, oracles[i], &c, &why), 0);
+        assert_int_equal(ckpt_open(&k, oracles[i], &c, &error), 0);
         assert_int_equal(layout_open(&l, &c), 0);
         compare_layout(l, k, &c);
         layout_close(l);
@@ -103,14 +102,13 @@ static void same_plan(const struct plan *a, const struct plan *b)
 static void plan_is_the_sessions(void **state)
 {
     (void)state;
-    need(oracles[0]);
     for (int i = 0; i < ORACLES; i++) {
-        struct why why = { 0 };
+        struct error error = { 0 };
         struct config c;
         struct ckpt *k;
         struct paced_drive pace[2] = { { 1000000000, 0 }, { 2000000000, 0 } };
         load(&c, oracles[i]);
-        assert_int_equal(ckpt_open(&k, oracles[i], &c, &why), 0);
+        assert_int_equal(ckpt_open(&k, oracles[i], &c, &error), 0);
         for (uint32_t drives = 1; drives <= 2; drives++)
             for (uint64_t m = 24 << 20; m < 40 << 20; m += 123457) {
                 struct k3_options o = { .memory_bytes = m, .rows = 9,
@@ -134,7 +132,7 @@ static void plan_is_the_sessions(void **state)
     }
 }
 
-/* k3-spec 2.2. */
+/* Bytes of the 93 shards of layers on the model's page. */
 static uint64_t published_bytes(uint32_t layer)
 {
     bool mla = layer % 4 == 3 || layer == 92;
@@ -148,10 +146,9 @@ static uint64_t published_bytes(uint32_t layer)
 static void files_are_the_published(void **state)
 {
     (void)state;
-    need(K3);
     struct config c;
     struct layout *l;
-    load(&c, K3);
+    load_k3(&c);
     assert_int_equal(layout_open(&l, &c), 0);
     assert_int_equal(layout_files(l), 94);
     for (uint32_t f = 0; f < 93; f++)
@@ -171,11 +168,11 @@ static void files_are_the_published(void **state)
 
 static void cost(struct token_cost *t, const struct config *c, uint64_t bytes)
 {
-    struct why why = { 0 };
+    struct error error = { 0 };
     struct k3_options o = { .memory_bytes = bytes, .threads = 2, .rows = 256,
                             .logits = 1 };
-    if (token_cost(t, c, &o, &why))
-        fail_msg("%s", why.text);
+    if (token_cost(t, c, &o, &error))
+        fail_msg("%s", error.text);
 }
 
 /* The published C engine keeps lm_head and nothing else of the trunk at its
@@ -186,18 +183,17 @@ static void cost(struct token_cost *t, const struct config *c, uint64_t bytes)
 static void ladder_of_k3(void **state)
 {
     (void)state;
-    need(K3);
     const uint64_t trunk = 108811877376, experts = 25829572608;
     const uint64_t head = 2348824576, all = 136990274560;
-    /* GB that the published engine reads a token at each size, k3 policies.md
-     * 5.3, and, from 128 GB, nothing but experts. */
+    /* Bytes that the published engine reads a token at each size, and, from
+     * 128 GB, nothing but experts. */
     static const struct { uint64_t gb; double theirs; } rung[] = {
         { 8, 134.6e9 }, { 32, 110.1e9 }, { 64, 78.1e9 },
         { 128, 25.83e9 }, { 224, 25.83e9 },
     };
     struct config c;
     struct token_cost t, floor;
-    load(&c, K3);
+    load_k3(&c);
     assert_int_equal(trunk + experts + head, all);
     cost(&floor, &c, 0);
     assert_int_equal(floor.read_bytes, all);
@@ -219,10 +215,9 @@ static void ladder_of_k3(void **state)
 static void memory_saves_reading(void **state)
 {
     (void)state;
-    need(K3);
     struct config c;
     struct token_cost less, more;
-    load(&c, K3);
+    load_k3(&c);
     cost(&less, &c, 16ull << 30);
     cost(&more, &c, 32ull << 30);
     double saved = (double)(less.read_bytes - more.read_bytes);
@@ -234,33 +229,67 @@ static void memory_saves_reading(void **state)
 static void times_and_drives(void **state)
 {
     (void)state;
-    need(K3);
-    struct why why = { 0 };
+    struct error error = { 0 };
     struct config c;
     struct token_cost t;
     struct paced_drive pace[2] = { { 7000000000, 0 }, { 3500000000, 0 } };
     struct k3_options o = { .paced = pace, .paced_count = 2 };
-    load(&c, K3);
-    assert_int_equal(token_cost(&t, &c, &o, &why), 0);
+    load_k3(&c);
+    assert_int_equal(token_cost(&t, &c, &o, &error), 0);
     assert_int_equal(t.drive_bytes[0] + t.drive_bytes[1], t.read_bytes);
     double a = (double)t.drive_bytes[0] / 7e9;
     double b = (double)t.drive_bytes[1] / 3.5e9;
     assert_true(t.io_s == (a > b ? a : b));
     /* With memory to choose from, both drives read for equally long. */
     o.memory_bytes = 64ull << 30;
-    assert_int_equal(token_cost(&t, &c, &o, &why), 0);
+    assert_int_equal(token_cost(&t, &c, &o, &error), 0);
     a = (double)t.drive_bytes[0] / 7e9;
     b = (double)t.drive_bytes[1] / 3.5e9;
     assert_true(a > 0.98 * b && b > 0.98 * a);
     o.memory_bytes = 1 << 20;
-    assert_int_equal(token_cost(&t, &c, &o, &why), -ENOBUFS);
+    assert_int_equal(token_cost(&t, &c, &o, &error), -ENOBUFS);
     assert_true(t.plan.floor_bytes > 1 << 30);
-    assert_non_null(strstr(why.text, "floor"));
+    assert_non_null(strstr(error.text, "floor"));
     /* Without the embedding row, with the three resident vectors, and of each
      * A_log the 96 values that are used of 128. */
     assert_int_equal(token_weight_bytes(&c),
                      136990274560 - 14336 + 43008 - 69 * 32 * 4);
     config_free(&c);
+}
+
+struct clock {
+    struct config c;
+    struct pass_clock *clock;
+    struct simulate_cost *cost;
+};
+
+/* Seconds of a token; the longer side alone in *io_s. */
+static struct pass_times seconds(const struct clock *k, struct k3_options *o,
+                                 uint64_t gib)
+{
+    struct error error = { 0 };
+    struct pass_times t;
+    o->memory_bytes = gib << 30;
+    o->policy = o->prefetch = "none";
+    if (pass_clock_run(&t, k->clock, o, k->cost, &error))
+        fail_msg("%s", error.text);
+    return t;
+}
+
+static void open_clock(struct clock *k, double compute_s)
+{
+    struct error error = { 0 };
+    load_k3(&k->c);
+    assert_int_equal(pass_clock_open(&k->clock, &k->c, 1, 1, 1, &error), 0);
+    assert_int_equal(simulate_cost_seconds(&k->cost, &k->c, compute_s, &error),
+                     0);
+}
+
+static void close_clock(struct clock *k)
+{
+    pass_clock_close(k->clock);
+    simulate_cost_free(k->cost);
+    config_free(&k->c);
 }
 
 /* A drive that is the longer side by far is the time; with the trunk resident
@@ -269,38 +298,66 @@ static void times_and_drives(void **state)
 static void simulated_seconds(void **state)
 {
     (void)state;
-    need(K3);
     const double compute = 2;
-    struct why why = { 0 };
-    struct config c;
+    struct error error = { 0 };
+    struct clock k;
     struct token_cost t;
-    struct token_clock *clock;
+    struct pass_times s;
     struct paced_drive pace[2] = { { 7000000000, 0 }, { 7000000000, 0 } };
     struct k3_options o = { .paced = pace, .paced_count = 1 };
-    double s;
-    load(&c, K3);
-    assert_int_equal(token_clock_open(&clock, &c, compute, &why), 0);
-    assert_int_equal(token_cost(&t, &c, &o, &why), 0);
-    o.memory_bytes = t.plan.floor_bytes;
-    assert_int_equal(token_clock_seconds(&s, clock, &o, &why), 0);
-    assert_true(s > t.io_s && s < 1.02 * t.io_s);
-    o.memory_bytes = 64ull << 30;
-    assert_int_equal(token_cost(&t, &c, &o, &why), 0);
-    assert_int_equal(token_clock_seconds(&s, clock, &o, &why), 0);
-    assert_true(s > t.io_s && s < 1.02 * t.io_s);
-    o.memory_bytes = 200ull << 30;
-    assert_int_equal(token_cost(&t, &c, &o, &why), 0);
-    assert_int_equal(token_clock_seconds(&s, clock, &o, &why), 0);
-    assert_true(t.io_s > compute && s > t.io_s && s < t.io_s + compute);
+    open_clock(&k, compute);
+    for (uint64_t gib = 2; gib <= 64; gib *= 32) {
+        s = seconds(&k, &o, gib);
+        assert_int_equal(token_cost(&t, &k.c, &o, &error), 0);
+        assert_true(s.seconds > t.io_s && s.seconds < 1.02 * t.io_s);
+        assert_int_equal(pass_cause(&s), CAUSE_BYTES);
+    }
+    s = seconds(&k, &o, 200);
+    assert_int_equal(token_cost(&t, &k.c, &o, &error), 0);
+    assert_true(t.io_s > compute && s.seconds > t.io_s &&
+                s.seconds < t.io_s + compute);
     o.paced_count = 2;
-    o.memory_bytes = 64ull << 30;
-    assert_int_equal(token_cost(&t, &c, &o, &why), 0);
-    assert_int_equal(token_clock_seconds(&s, clock, &o, &why), 0);
-    assert_true(s > t.io_s && s < 1.3 * t.io_s);
+    s = seconds(&k, &o, 64);
+    assert_int_equal(token_cost(&t, &k.c, &o, &error), 0);
+    assert_true(s.seconds > t.io_s && s.seconds < 1.3 * t.io_s);
     o.memory_bytes = 1 << 20;
-    assert_int_equal(token_clock_seconds(&s, clock, &o, &why), -ENOBUFS);
-    token_clock_close(clock);
-    config_free(&c);
+    assert_int_equal(pass_clock_run(&s, k.clock, &o, k.cost, &error),
+                     -ENOBUFS);
+    close_clock(&k);
+}
+
+/* With the trunk resident all experts of a layer are on one drive: others rest.
+ * In parts, n drives are one of n times the rate. */
+static void simulated_layouts(void **state)
+{
+    (void)state;
+    struct clock k;
+    struct paced_drive pace[8], one = { 0, 100000 };
+    struct k3_options o = { 0 };
+    open_clock(&k, 1.11);
+    for (uint32_t d = 0; d < 8; d++)
+        pace[d] = (struct paced_drive){ 7000000000, 100000 };
+    for (uint32_t n = 2; n <= 8; n *= 4) {
+        one.bytes_per_s = n * 7000000000;
+        o.paced = &one;
+        o.paced_count = 1;
+        double ideal = seconds(&k, &o, 128).seconds;
+        o.paced = pace;
+        double alone = seconds(&k, &o, 128).seconds;
+        o.paced_count = n;
+        struct pass_times shards = seconds(&k, &o, 128);
+        o.layout = K3_PARTS;
+        double parts = seconds(&k, &o, 128).seconds;
+        o.layout = K3_MIRRORS;
+        double mirrors = seconds(&k, &o, 128).seconds;
+        o.layout = K3_SHARDS;
+        assert_true(mirrors < 1.07 * ideal && mirrors > 0.99 * ideal);
+        assert_true(shards.seconds > 0.98 * alone);
+        assert_int_equal(pass_cause(&shards), CAUSE_TURNS);
+        assert_true(parts < (n == 2 ? 1.03 : 1.05) * ideal);
+        assert_true(parts > 0.99 * ideal);
+    }
+    close_clock(&k);
 }
 
 int main(void)
@@ -313,6 +370,7 @@ int main(void)
         cmocka_unit_test(memory_saves_reading),
         cmocka_unit_test(times_and_drives),
         cmocka_unit_test(simulated_seconds),
+        cmocka_unit_test(simulated_layouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

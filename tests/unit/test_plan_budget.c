@@ -84,6 +84,37 @@ static void more_memory_never_streams_more(void **state)
     }
 }
 
+/* Tiles that want to be kept decoded get memory after the whole trunk and
+ * before experts, in their order. */
+static void decoded_tiles_come_before_experts(void **state)
+{
+    (void)state;
+    struct plan_input in = input(1);
+    struct plan p;
+    bool resident[TILES];
+    uint32_t decoded = 0, some = 0;
+    for (uint32_t t = 0; t < TILES; t += 2)
+        tiles[t].decoded_bytes = TILE + TILE / 2;
+    for (uint64_t m = 44 << 20; m < 300u << 20; m += 1 << 18) {
+        in.budget_bytes = m;
+        if (plan_make(&p, resident, &in))
+            continue;
+        assert_true(p.total_bytes <= m);
+        assert_true(p.decoded_tiles >= decoded);
+        assert_true(!p.decoded_tiles || !p.streamed_tiles);
+        /* What is left is less than what the next tile wants. */
+        assert_true(p.decoded_tiles == 50 || p.cache_bytes <= TILE / 2);
+        assert_int_equal(p.resident_bytes % TILE, p.decoded_tiles % 2 ?
+                         TILE / 2 : 0);
+        some += p.decoded_tiles && p.decoded_tiles < 50;
+        decoded = p.decoded_tiles;
+    }
+    assert_int_equal(decoded, 50);
+    assert_true(some > 10);
+    assert_int_equal(p.resident_bytes, (TILES + 25) * TILE);
+    assert_int_equal(p.expert_frames, 400);
+}
+
 static void resident_tiles_are_spread_evenly(void **state)
 {
     (void)state;
@@ -93,14 +124,14 @@ static void resident_tiles_are_spread_evenly(void **state)
     in.rows = 1;
     in.budget_bytes = 110 << 20;
     assert_int_equal(plan_make(&p, resident, &in), 0);
-    uint32_t count = 0, gap = 0, most = 0;
+    uint32_t count = 0, gap = 0, max = 0;
     for (uint32_t t = 0; t < 99; t++) {
         count += resident[t];
         gap = resident[t] ? 0 : gap + 1;
-        most = gap > most ? gap : most;
+        max = gap > max ? gap : max;
     }
     assert_in_range(count, 40, 70);
-    assert_true(most <= 99 / count + 1);
+    assert_true(max <= 99 / count + 1);
 }
 
 /* Streamed tiles of each of two drives under 110 MB. */
@@ -124,7 +155,7 @@ static void a_slow_drive_gets_more_resident_tiles(void **state)
     uint32_t left[2];
     in.rate[0] = 2;
     in.rate[1] = 1;
-    in.ring_least_bytes = 0;
+    in.ring_min_bytes = 0;
     plan_two(&in, left);
     assert_in_range(left[0] * 10 / left[1], 17, 23);
 }
@@ -144,6 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_floor_is_the_sum_of_its_parts),
         cmocka_unit_test(more_memory_never_streams_more),
+        cmocka_unit_test(decoded_tiles_come_before_experts),
         cmocka_unit_test(resident_tiles_are_spread_evenly),
         cmocka_unit_test(a_slow_drive_gets_more_resident_tiles),
         cmocka_unit_test(a_drive_of_experts_gets_more_resident_tiles),

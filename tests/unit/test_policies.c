@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sched/cache.h"
-#include "sched/trace.h"
+#include "sched/cache/cache.h"
+#include "sched/trace/trace.h"
 
 #define EXPERTS 8u
 #define HERE    100u /* what use() returns for a hit, */
@@ -37,9 +37,9 @@ static struct cache *make(const char *policy, uint32_t layers, uint32_t top_k,
 
 static uint32_t said(const struct cache_verdict *v)
 {
-    if (v->what == CACHE_HIT)
+    if (v->answer == CACHE_HIT)
         return HERE;
-    if (v->what == CACHE_BYPASS)
+    if (v->answer == CACHE_BYPASS)
         return PASSED;
     return v->evicted_block == CACHE_NONE ? FREE : v->evicted_block;
 }
@@ -254,8 +254,8 @@ static void dhd_prefers_good_ranks_and_late_rows(void **state)
     struct cache_use u[] = { { 1, 1, 1, 5 }, { 2, 1, 1, 0 } };
     struct cache_verdict v[2];
     cache_group(c, 0, 0, u, 2, v);
-    assert_int_equal(v[0].what, CACHE_BYPASS);
-    assert_int_equal(v[1].what, CACHE_ADMIT);
+    assert_int_equal(v[0].answer, CACHE_BYPASS);
+    assert_int_equal(v[1].answer, CACHE_ADMIT);
     cache_close(c);
 }
 
@@ -266,7 +266,7 @@ static void dhd_breaks_ties_by_the_lower_key(void **state)
     struct cache_verdict v[3];
     struct cache *c = make("dhd", 1, 3, 2);
     cache_group(c, 0, 0, u, 3, v); /* equal chances: 3 and 5 get in */
-    assert_int_equal(v[0].what, CACHE_BYPASS);
+    assert_int_equal(v[0].answer, CACHE_BYPASS);
     assert_int_equal(v[1].frame, 0);
     assert_int_equal(v[2].frame, 1);
     assert_int_equal(use(c, 1, 0, 0), 3); /* and 3 goes first */

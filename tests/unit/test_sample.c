@@ -13,7 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "model/sample.h"
+#include "model/decode/sample.h"
 #include "tests/unit/own_malloc.h"
 
 enum { VOCAB = 3000 };
@@ -31,7 +31,8 @@ void *malloc(size_t bytes)
 #endif
 
 static float logits[VOCAB];
-static struct { double weight; uint32_t id; } scratch[VOCAB];
+static struct { double weight; uint32_t id, more[2]; } scratch[VOCAB];
+static const struct sample_context none;
 static uint32_t order[VOCAB];
 
 static int by_logit(const void *a, const void *b)
@@ -91,7 +92,7 @@ static void test_definition(void **state)
                 .top_p = top_p[(round + 3 * j) % 7], .seed = round };
             uint32_t want = defined(vocab, &o, 3, j);
             unsigned long before = allocations;
-            uint32_t got = sample(logits, vocab, &o, 3, j, scratch);
+            uint32_t got = sample(logits, vocab, &o, &none, 3, j, scratch);
             assert_int_equal(allocations, before);
             assert_int_equal(got, want);
         }
@@ -105,9 +106,9 @@ static void test_greedy(void **state)
     for (uint32_t i = 0; i < VOCAB; i++)
         logits[i] = i % 100 == 42 ? 2 : 1;
     assert_int_equal(sample_greedy(logits, VOCAB), 42);
-    assert_int_equal(sample(logits, VOCAB, &o, 0, 0, scratch), 42);
+    assert_int_equal(sample(logits, VOCAB, &o, &none, 0, 0, scratch), 42);
     o = (struct sample_options){ .temperature = 1, .top_p = 0 };
-    assert_int_equal(sample(logits, VOCAB, &o, 0, 0, scratch), 42);
+    assert_int_equal(sample(logits, VOCAB, &o, &none, 0, 0, scratch), 42);
 }
 
 int main(void)

@@ -19,17 +19,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "model/ckpt.h"
-#include "model/synth_internal.h"
+#include "model/ckpt/ckpt.h"
+#include "model/tools/synth_internal.h"
 #include "tests/unit/ckpt_files.h"
 
 static void make_config(struct config *c, const char *preset)
 {
     struct synth_options o = { .dir = "-", .preset = preset };
-    struct why why = { 0 };
+    struct error error = { 0 };
     json_t *root;
-    if (synth_config(&root, c, &o, 0, &why))
-        fail_msg("%s", why.text);
+    if (synth_config(&root, c, &o, 0, &error))
+        fail_msg("%s", error.text);
     json_decref(root);
 }
 
@@ -54,15 +54,15 @@ static void test_k3_sizes(void **state)
     uint64_t all = 0, tensors = 0;
     (void)state;
     make_config(&c, "k3");
-    assert_int_equal(synth_shard_count(&c, true), 96);
+    assert_int_equal(published_shard_count(&c, true), 96);
     for (uint32_t i = 0; i < 96; i++) {
         bool mla = i < 93 && config_is_mla(&c, i);
         const struct kind *k = i == 0 ? &dense
                                : i >= 93 ? &last[i - 93]
                                : i < 10 ? (mla ? &mla_early : &kda_early)
                                         : (mla ? &mla_late : &kda_late);
-        struct synth_shard s;
-        assert_int_equal(synth_shard_init(&s, &c, i), 0);
+        struct published_shard s;
+        assert_int_equal(published_shard_init(&s, &c, i), 0);
         assert_int_equal(s.count, k->count);
         assert_int_equal(s.header_bytes, k->header_bytes);
         assert_int_equal(s.header_bytes + s.data_bytes, k->file_bytes);
@@ -74,7 +74,7 @@ static void test_k3_sizes(void **state)
             }
         all += s.header_bytes + s.data_bytes;
         tensors += s.count;
-        synth_shard_free(&s);
+        published_shard_free(&s);
     }
     assert_int_equal(tensors, 497220);
     assert_int_equal(all, 1560936091448);
@@ -87,16 +87,16 @@ static void test_sizes(void **state)
 {
     struct synth_options o = { .dir = "-", .preset = "bench" };
     struct synth_facts facts, more;
-    struct why why = { 0 };
+    struct error error = { 0 };
     char count[12];
     (void)state;
     o.size_bytes = 1;
-    assert_int_equal(synth_plan(&o, &facts, &why), 0);
+    assert_int_equal(synth_plan(&o, &facts, &error), 0);
     assert_int_equal(facts.experts, 32);
     assert_true(facts.above_size);
     assert_int_equal(facts.bytes / 10000000, 846); /* 8.47 GB, rounded */
     o.size_bytes = 20000000000;
-    assert_int_equal(synth_plan(&o, &facts, &why), 0);
+    assert_int_equal(synth_plan(&o, &facts, &error), 0);
     assert_false(facts.above_size);
     assert_true(facts.bytes <= o.size_bytes);
     snprintf(count, sizeof count, "%u", facts.experts + 1);
@@ -104,7 +104,7 @@ static void test_sizes(void **state)
     o.setting = &one_more;
     o.settings = 1;
     o.size_bytes = 0;
-    assert_int_equal(synth_plan(&o, &more, &why), 0);
+    assert_int_equal(synth_plan(&o, &more, &error), 0);
     assert_true(more.bytes > 20000000000);
 }
 
@@ -120,10 +120,10 @@ static void test_no_room(void **state)
     struct synth_options o = { .dir = dir, .preset = "tiny",
                                .setting = settings, .settings = 3 };
     struct synth_facts facts;
-    struct why why = { 0 };
+    struct error error = { 0 };
     (void)state;
-    assert_int_equal(synth_write(&o, &facts, &why), -ENOSPC);
-    assert_non_null(strstr(why.text, "GB free"));
+    assert_int_equal(synth_write(&o, &facts, &error), -ENOSPC);
+    assert_non_null(strstr(error.text, "GB free"));
     assert_int_equal(access(dir, F_OK), -1);
     ckpt_files_remove(dir);
 }
@@ -154,9 +154,9 @@ static void test_fill(void **state)
     (void)state;
     make_config(&c, "tiny");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct synth_fill fill = { &c, 7, cases[i].echo };
-        struct synth_shard s;
-        assert_int_equal(synth_shard_init(&s, &c, cases[i].shard), 0);
+        struct synth_fill fill = { &c, 7, cases[i].echo, NULL };
+        struct published_shard s;
+        assert_int_equal(published_shard_init(&s, &c, cases[i].shard), 0);
         uint8_t *whole = malloc(s.data_bytes), *cut = malloc(s.data_bytes);
         for (uint32_t t = 0; t < s.count; t++) {
             uint64_t at = s.tensor[t].offset_bytes;
@@ -176,13 +176,13 @@ static void test_fill(void **state)
                      (unsigned long long)sum_of(whole, s.data_bytes));
         free(whole);
         free(cut);
-        synth_shard_free(&s);
+        published_shard_free(&s);
     }
     config_free(&c);
 }
 
-static const struct synth_tensor *tensor_named(const struct synth_shard *s,
-                                               const char *end)
+static const struct published_tensor *
+tensor_named(const struct published_shard *s, const char *end)
 {
     for (uint32_t t = 0; t < s->count; t++) {
         const char *name = s->tensor[t].name;
@@ -199,14 +199,15 @@ static const struct synth_tensor *tensor_named(const struct synth_shard *s,
 static void test_values(void **state)
 {
     struct config c;
-    struct synth_fill fill = { &c, 0, 0 }, other = { &c, 1, 0 };
-    struct synth_shard s;
+    struct synth_fill fill = { &c, 0, 0, NULL };
+    struct synth_fill other = { &c, 1, 0, NULL };
+    struct published_shard s;
     static uint8_t bytes[4096], more[4096];
     unsigned codes = 0;
     (void)state;
     make_config(&c, "tiny");
-    assert_int_equal(synth_shard_init(&s, &c, 1), 0);
-    const struct synth_tensor *t = tensor_named(&s, "3.w1.weight_packed");
+    assert_int_equal(published_shard_init(&s, &c, 1), 0);
+    const struct published_tensor *t = tensor_named(&s, "3.w1.weight_packed");
     synth_fill(bytes, &fill, t, 0, 2048);
     synth_fill(more, &other, t, 0, 2048);
     assert_memory_not_equal(bytes, more, 64);
@@ -242,7 +243,7 @@ static void test_values(void **state)
     for (uint32_t i = c.kda_heads; i < 16; i++)
         assert_int_equal(sum_of((uint8_t *)&a_log[i], 4),
                          sum_of((uint8_t[4]){ 0 }, 4));
-    synth_shard_free(&s);
+    published_shard_free(&s);
     config_free(&c);
 }
 
@@ -290,11 +291,11 @@ static void test_tokens(void **state)
     struct synth_options o = { .dir = dir, .preset = "tiny", .sparse = true,
                                .setting = &vocab, .settings = 1 };
     struct synth_facts facts;
-    struct why why = { 0 };
+    struct error error = { 0 };
     size_t length;
     int count = 0;
     (void)state;
-    assert_int_equal(synth_write(&o, &facts, &why), 0);
+    assert_int_equal(synth_write(&o, &facts, &error), 0);
     char *text = ckpt_files_read(dir, "tiktoken.model", &length);
     for (char *line = text; *line; line = strchr(line, '\n') + 1, count++) {
         assert_in_range(count, 0, TOKENS - 1);
@@ -321,18 +322,18 @@ static void test_tokens(void **state)
     ckpt_files_remove(dir);
 }
 
-static int write_to(char *dir, bool sparse, struct why *why)
+static int write_to(char *dir, bool sparse, struct error *error)
 {
     struct synth_options o = { .dir = dir, .preset = "tiny", .sparse = sparse };
     struct synth_facts facts;
-    *why = (struct why){ 0 };
-    return synth_write(&o, &facts, why);
+    *error = (struct error){ 0 };
+    return synth_write(&o, &facts, error);
 }
 
 /* Its own folder again, with what a killed run left; not another's. */
 static void test_folders(void **state)
 {
-    struct why why;
+    struct error error;
     struct config c;
     struct ckpt *k;
     size_t length;
@@ -340,33 +341,53 @@ static void test_folders(void **state)
     char *dir = ckpt_files_place();
     (void)state;
     assert_int_equal(mkdir(dir, 0777), 0);
-    ckpt_files_write(dir, "config.json.part", "{", 1);
-    ckpt_files_write(dir, "model-00001-of-000014.safetensors.part", "x", 1);
-    assert_int_equal(write_to(dir, false, &why), 0);
+    static const char aside[] =
+        ".model-00001-of-000014.safetensors.sluice-12345678";
+    ckpt_files_write(dir, aside, "x", 1);
+    assert_int_equal(write_to(dir, false, &error), 0);
     ckpt_files_write(dir, "model-00001-of-000099.safetensors", "x", 1);
     ckpt_files_write(dir, "notes", "mine", 4);
-    assert_int_equal(write_to(dir, false, &why), 0);
+    assert_int_equal(write_to(dir, false, &error), 0);
     free(ckpt_files_read(dir, "notes", &length));
-    snprintf(path, sizeof path, "%s/%s", dir,
-             "model-00001-of-000014.safetensors.part");
+    snprintf(path, sizeof path, "%s/%s", dir, aside);
     assert_int_equal(access(path, F_OK), -1);
-    assert_int_equal(config_load(&c, dir, &why), 0);
-    assert_int_equal(ckpt_open(&k, dir, &c, &why), 0);
+    assert_int_equal(config_load(&c, dir, &error), 0);
+    assert_int_equal(ckpt_open(&k, dir, &c, &error), 0);
     ckpt_close(k);
     config_free(&c);
     ckpt_files_write(dir, "config.json", "{\"model_type\":\"kimi_k3\"}", 24);
-    assert_int_equal(write_to(dir, false, &why), -EEXIST);
-    assert_non_null(strstr(why.text, "not empty"));
+    assert_int_equal(write_to(dir, false, &error), -EEXIST);
+    assert_non_null(strstr(error.text, "not empty"));
     snprintf(path, sizeof path, "%s/model-00001-of-000014.safetensors", dir);
     assert_int_equal(access(path, F_OK), 0);
     ckpt_files_remove(dir);
+}
+
+/* What a downloader has so far is not ours. */
+static void test_part(void **state)
+{
+    static const char *const name[] = {
+        "config.json.part", "model-00001-of-000014.safetensors.part" };
+    struct error error;
+    size_t length;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char *dir = ckpt_files_place();
+        assert_int_equal(mkdir(dir, 0777), 0);
+        ckpt_files_write(dir, name[i], "far", 3);
+        assert_int_equal(write_to(dir, false, &error), -EEXIST);
+        char *text = ckpt_files_read(dir, name[i], &length);
+        assert_string_equal(text, "far");
+        free(text);
+        ckpt_files_remove(dir);
+    }
 }
 
 /* A write that fails: one sentence, no shard under its name, no .part. */
 static void test_write_fails(void **state)
 {
     struct rlimit old, small;
-    struct why why;
+    struct error error;
     char path[300];
     char *dir = ckpt_files_place();
     (void)state;
@@ -375,17 +396,18 @@ static void test_write_fails(void **state)
     for (int sparse = 0; sparse < 2; sparse++) {
         small = (struct rlimit){ 300000, old.rlim_max };
         setrlimit(RLIMIT_FSIZE, &small);
-        int error = write_to(dir, sparse, &why);
+        int code = write_to(dir, sparse, &error);
         setrlimit(RLIMIT_FSIZE, &old);
-        assert_int_equal(error, -EFBIG);
-        assert_non_null(strstr(why.text, "model-00001-of-000014.safetensors"));
+        assert_int_equal(code, -EFBIG);
+        assert_non_null(
+            strstr(error.text, "model-00001-of-000014.safetensors"));
         snprintf(path, sizeof path, "%s/model-00001-of-000014.safetensors",
                  dir);
         assert_int_equal(access(path, F_OK), -1);
         strcat(path, ".part");
         assert_int_equal(access(path, F_OK), -1);
     }
-    assert_int_equal(write_to(dir, false, &why), 0);
+    assert_int_equal(write_to(dir, false, &error), 0);
     signal(SIGXFSZ, SIG_DFL);
     ckpt_files_remove(dir);
 }
@@ -397,6 +419,7 @@ int main(void)
         cmocka_unit_test(test_no_room),    cmocka_unit_test(test_fill),
         cmocka_unit_test(test_values),     cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_folders),    cmocka_unit_test(test_write_fails),
+        cmocka_unit_test(test_part),
     };
     return cmocka_run_group_tests_name("synth", tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "model/tok.h"
+#include "model/text/tok.h"
 #include "tests/unit/tok_files.h"
 
 /* Ids from 256 on. abc is reached only through bc. */
@@ -199,7 +199,7 @@ static void refused(bool config, const char *from, const char *to,
                     const char *sentence)
 {
     struct tok *t = (struct tok *)&t;
-    struct why why = { 0 };
+    struct error error = { 0 };
     char *dir = tok_files_make(more, MORE);
     const char *name = config ? "tokenizer_config.json" : "tiktoken.model";
     char *text = config ? tok_files_config(FIRST) : tok_files_ranks(more, MORE);
@@ -211,10 +211,10 @@ static void refused(bool config, const char *from, const char *to,
     strcpy(bad + head, to);
     strcat(bad, at + strlen(from));
     tok_files_write(dir, name, bad, strlen(bad));
-    assert_int_equal(tok_open(&t, dir, &why), -EBADMSG);
+    assert_int_equal(tok_open(&t, dir, &error), -EBADMSG);
     assert_null(t);
-    if (!strstr(why.text, sentence) || !strstr(why.text, name))
-        fail_msg("want '%s': %s", sentence, why.text);
+    if (!strstr(error.text, sentence) || !strstr(error.text, name))
+        fail_msg("want '%s': %s", sentence, error.text);
     free(text);
     free(bad);
     tok_files_remove(dir);
@@ -271,7 +271,7 @@ static void test_accepted(void **state)
 {
     (void)state;
     struct tok *t;
-    struct why why = { 0 };
+    struct error error = { 0 };
     char *dir = tok_files_make(NULL, 0), *ranks = tok_files_ranks(NULL, 0);
     char *crlf = malloc(2 * strlen(ranks) + 1), *to = crlf;
     for (const char *c = ranks; *c; c++) {
@@ -281,7 +281,7 @@ static void test_accepted(void **state)
     }
     /* CRLF, and no end of the last line */
     tok_files_write(dir, "tiktoken.model", crlf, (size_t)(to - crlf) - 2);
-    assert_int_equal(tok_open(&t, dir, &why), 0);
+    assert_int_equal(tok_open(&t, dir, &error), 0);
     assert_int_equal(tok_vocab(t), 512);
     tok_close(t);
     tok_files_remove(dir);
@@ -293,19 +293,19 @@ static void test_missing(void **state)
 {
     (void)state;
     struct tok *t;
-    struct why why = { 0 };
+    struct error error = { 0 };
     char path[100], *dir = tok_files_make(NULL, 0);
     snprintf(path, sizeof path, "%s/tiktoken.model", dir);
     unlink(path);
-    assert_int_equal(tok_open(&t, dir, &why), -ENOENT);
-    assert_non_null(strstr(why.text, "tiktoken.model: No such file"));
+    assert_int_equal(tok_open(&t, dir, &error), -ENOENT);
+    assert_non_null(strstr(error.text, "tiktoken.model: No such file"));
     assert_int_equal(mkfifo(path, 0600), 0);
-    why.error = 0;
-    assert_int_equal(tok_open(&t, dir, &why), -EBADMSG);
-    assert_non_null(strstr(why.text, "not a regular file"));
+    error.code = 0;
+    assert_int_equal(tok_open(&t, dir, &error), -EBADMSG);
+    assert_non_null(strstr(error.text, "not a regular file"));
     tok_files_remove(dir);
-    why.error = 0;
-    assert_int_equal(tok_open(&t, "/nonexistent", &why), -ENOENT);
+    error.code = 0;
+    assert_int_equal(tok_open(&t, "/nonexistent", &error), -ENOENT);
     assert_null(t);
     tok_close(NULL);
 }

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "model/tok_stream.h"
+#include "model/text/tok_stream.h"
 #include "tests/unit/tok_files.h"
 
 static void expect(struct tok_stream *s, const char *in, size_t n,

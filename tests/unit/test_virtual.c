@@ -23,13 +23,13 @@ static void test_one_drive(void **state)
     (void)state;
     struct virtual_drives *v;
     struct read_done done;
-    assert_int_equal(virtual_open(&v, &plain, 1), 0);
+    assert_int_equal(virtual_open(&v, &plain, 1, VIRTUAL_SHARDS), 0);
     int64_t t = virtual_now_ns(v);
     struct read_req a = { .offset_bytes = 100, .length_bytes = 50, .tag = 1 };
     struct read_req b = { .offset_bytes = PAGE - 1, .length_bytes = 2,
                           .tag = 2 }; /* two pages for two bytes */
-    assert_int_equal(virtual_start(v, &a), 0);
-    assert_int_equal(virtual_start(v, &b), 0);
+    assert_int_equal(virtual_start(v, 0, &a), 0);
+    assert_int_equal(virtual_start(v, 0, &b), 0);
     assert_int_equal(virtual_next(v, t + 1000, &done), 0);
     assert_int_equal(virtual_now_ns(v), t + 1000);
     assert_int_equal(virtual_next(v, INT64_MAX, &done), 1);
@@ -43,7 +43,7 @@ static void test_one_drive(void **state)
     assert_int_equal(virtual_now_ns(v), t + 3 * PAGE + 100);
     /* Idle time earns nothing. */
     assert_int_equal(virtual_next(v, t + 100000, &done), 0);
-    assert_int_equal(virtual_start(v, &a), 0);
+    assert_int_equal(virtual_start(v, 0, &a), 0);
     assert_int_equal(virtual_next(v, INT64_MAX, &done), 1);
     assert_int_equal(done.done_ns, t + 100000 + PAGE + 100);
     virtual_close(v);
@@ -56,12 +56,12 @@ static void test_two_drives(void **state)
     struct virtual_drives *v;
     struct read_done done;
     two[1].bytes_per_s *= 4;
-    assert_int_equal(virtual_open(&v, two, 2), 0);
+    assert_int_equal(virtual_open(&v, two, 2, VIRTUAL_SHARDS), 0);
     int64_t t = virtual_now_ns(v);
     for (uint32_t file = 0; file < 4; file++) {
         struct read_req r = { .file = file, .length_bytes = PAGE,
                               .tag = file };
-        assert_int_equal(virtual_start(v, &r), 0);
+        assert_int_equal(virtual_start(v, file % 2, &r), 0);
     }
     static const struct { uint64_t tag; int64_t at; } want[] = {
         { 1, PAGE / 4 + 100 }, { 3, PAGE / 2 + 100 }, { 0, PAGE + 100 },
@@ -95,19 +95,19 @@ static void test_stream(void **state)
     struct stream *s;
     const uint8_t *frame;
     static uint8_t ring[20 * PAGE];
-    assert_int_equal(virtual_open(&v, &drive, 1), 0);
+    assert_int_equal(virtual_open(&v, &drive, 1, VIRTUAL_SHARDS), 0);
     struct stream_options so = { .simulated = v, .segments = segment,
                                  .tiles = tile, .tile_count = 3,
                                  .ring = ring, .ring_bytes = sizeof ring,
                                  .chunk_bytes = CHUNK, .loads_max = 1 };
     assert_int_equal(stream_open(&s, &so), 0);
-    stream_allow(s, 3);
+    stream_set_readahead(s, 3);
     const int64_t t = virtual_now_ns(v), read = 10 * PAGE;
     assert_false(stream_ready(s, 0));
     assert_int_equal(stream_hold(s, 0, &frame), 0);
     assert_ptr_equal(frame, ring);
     assert_int_equal(stream_now_ns(s), t + read);
-    stream_spend(s, 3 * read); /* tile 1 lands, then the ring is full */
+    stream_compute(s, 3 * read); /* tile 1 lands, then the ring is full */
     assert_true(stream_ready(s, 1));
     assert_int_equal(stream_idle_ns(s), 2 * read);
     stream_release(s, 0);

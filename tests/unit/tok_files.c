@@ -77,6 +77,7 @@ void tok_files_write(const char *dir, const char *name, const char *bytes,
 {
     char path[200];
     path_of(path, sizeof path, dir, name);
+    unlink(path); /* ext4 waits for the drive when a file is overwritten */
     FILE *f = fopen(path, "w");
     assert(f);
     fwrite(bytes, 1, count, f);
@@ -112,10 +113,10 @@ void tok_files_remove(char *dir)
 struct tok *tok_files_open(const char *const *more, size_t count)
 {
     struct tok *t;
-    struct why why = { 0 };
+    struct error error = { 0 };
     char *dir = tok_files_make(more, count);
-    if (tok_open(&t, dir, &why))
-        fprintf(stderr, "%s\n", why.text);
+    if (tok_open(&t, dir, &error))
+        fprintf(stderr, "%s\n", error.text);
     tok_files_remove(dir);
     assert(t);
     return t;

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "model/tok.h"
+#include "model/text/tok.h"
 
 /* The texts of both files: the 256 single bytes in order, then `count` more
  * tokens (NUL-terminated), so that more[i] has id 256 + i; and the specials of

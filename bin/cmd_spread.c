@@ -1,0 +1,280 @@
+/* cmd_spread.c - sluice spread: the parts of a model on several drives, and
+ * back. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bin/cli/json.h"
+#include "bin/cli/parts.h"
+#include "bin/cli/session.h"
+#include "bin/cli/terminal.h"
+#include "bin/cmd.h"
+#include "bin/spread/rates.h"
+#include "compute/kern.h"
+#include "io/clock.h"
+#include "model/k3/threads.h"
+#include "model/parts/parts.h"
+#include "model/parts/spread.h"
+
+enum { PROGRESS_NS = 200 * 1000 * 1000 };
+
+struct spread_args {
+    char    *dir[CUTS_PARTS_MAX]; /* ours */
+    double   weight[CUTS_PARTS_MAX]; /* 0: not said */
+    uint32_t dirs;
+    const char *join;
+    struct parts_args parts;
+    uint64_t only, of, jobs;
+    bool     one; /* --only was given */
+    bool     move, raw, json, progress;
+    const char *verb; /* of the progress line */
+    int64_t  begin_ns, shown_ns;
+};
+
+static const char *take_to(void *arg, const char *value)
+{
+    struct spread_args *a = arg;
+    const char *equals = strrchr(value, '=');
+    char *end;
+    if (a->dirs == CUTS_PARTS_MAX)
+        return "is one part too many";
+    double weight = 0;
+    if (equals) {
+        weight = strtod(equals + 1, &end);
+        if (end == equals + 1 || *end || !(weight > 0) || !(weight < 1e12))
+            return "is not DIR[=WEIGHT]";
+    }
+    size_t length = equals ? (size_t)(equals - value) : strlen(value);
+    if (!length)
+        return "is not DIR[=WEIGHT]";
+    a->dir[a->dirs] = strndup(value, length);
+    if (!a->dir[a->dirs])
+        return "has no memory";
+    a->weight[a->dirs++] = weight;
+    return NULL;
+}
+
+static const char *take_only(void *arg, const char *value)
+{
+    struct spread_args *a = arg;
+    char *end;
+    a->only = strtoul(value, &end, 10);
+    a->one = true;
+    return *end || *value < '0' || *value > '9' ? "is not a number" : NULL;
+}
+
+static void progress(void *arg, uint64_t done, uint64_t all)
+{
+    struct spread_args *a = arg;
+    int64_t now = clock_ns();
+    if (!a->begin_ns)
+        a->begin_ns = now;
+    if (!a->progress || now - a->shown_ns < PROGRESS_NS)
+        return;
+    a->shown_ns = now;
+    double s = (double)(now - a->begin_ns) / 1e9;
+    double rate = s > 0 ? (double)done / s : 0;
+    terminal_line("%s: %.1f of %.1f GB, %.2f GB/s, %.0f s to go", a->verb,
+                  (double)done / 1e9, (double)all / 1e9, rate / 1e9,
+                  rate > 0 ? (double)(all - done) / rate : 0.0);
+}
+
+static const char *check(const struct spread_args *a)
+{
+    uint32_t said = 0;
+    for (uint32_t i = 0; i < a->dirs; i++)
+        said += a->weight[i] > 0;
+    if (a->join)
+        return a->dirs || a->one || a->of || a->move || a->raw
+                   ? "--join goes with --parts, and with nothing of --to"
+               : a->parts.count ? NULL
+                                : "--join needs --parts";
+    if (a->parts.count)
+        return "--parts goes with --join";
+    if (!a->dirs)
+        return "spread needs a folder for each part: --to DIR";
+    if (said && said < a->dirs)
+        return "either each --to has a weight or none has";
+    if (a->of && (!a->one || a->dirs != 1 || a->of > CUTS_PARTS_MAX))
+        return "--of goes with --only and one --to, and is at most 16";
+    if (a->of && said)
+        return "with weights, name a --to for each part: those that --only "
+               "does not write may be any words";
+    if (a->one && a->only >= (a->of ? a->of : a->dirs))
+        return "--only is the number of a part, from 0; --of says how many";
+    if (a->one && a->move)
+        return "--move needs all parts: it cannot go with --only";
+    return NULL;
+}
+
+/* What the weights are, and which folders are written. */
+static int choose(struct spread_options *o, const struct spread_args *a,
+                  const struct config *c, struct error *error)
+{
+    double rate[CUTS_PARTS_MAX];
+    uint32_t parts = a->of ? (uint32_t)a->of : a->dirs;
+    for (uint32_t r = 0; r < parts; r++) {
+        bool written = !a->one || a->only == r;
+        o->dir[r] = written ? a->dir[a->of ? 0 : r] : NULL;
+        rate[r] = a->weight[a->of ? 0 : r] > 0 ? a->weight[r] : 1;
+    }
+    if (a->weight[0] <= 0 && rates_of_parts(&o->cuts, o->dir, parts, c))
+        return 0; /* an earlier spread decided */
+    if (a->weight[0] <= 0 && !a->one) {
+        int err = rates_measure(rate, o->dir, parts, error);
+        if (err)
+            return err;
+    }
+    return cuts_weigh(&o->cuts, parts, rate)
+               ? 0
+               : error_set(error, -EINVAL, "a weight is less than a millionth "
+                           "of the largest");
+}
+
+static void print_text(const struct spread_args *a,
+                       const struct spread_options *o,
+                       const struct spread_facts *f)
+{
+    uint64_t all = 0;
+    for (uint32_t r = 0; r < o->cuts.parts; r++)
+        all += o->cuts.weight[r];
+    for (uint32_t r = 0; r < o->cuts.parts && !a->join; r++)
+        if (o->dir[r])
+            printf("part %" PRIu32 " of %" PRIu32 ": %5.2f %% of the rows, "
+                   "%.3f GB in %s\n", r, o->cuts.parts,
+                   100.0 * o->cuts.weight[r] / (double)all,
+                   (double)f->part_bytes[r] / 1e9, o->dir[r]);
+    printf("%" PRIu32 " files made, %" PRIu32 " kept", f->made, f->kept);
+    if (a->move)
+        printf(", %" PRIu32 " shards removed", f->removed);
+    printf("; %.3f GB %s in %.2f s", (double)f->read_bytes / 1e9,
+           a->join ? "written" : "read", f->seconds);
+    if (f->read_bytes && f->seconds > 0)
+        printf(", %.2f GB/s", (double)f->read_bytes / 1e9 / f->seconds);
+    printf("; %.3f GB on disk\n", (double)f->file_bytes / 1e9);
+}
+
+static int print_json(const struct spread_args *a,
+                      const struct spread_options *o,
+                      const struct spread_facts *f)
+{
+    json_t *root = json_object(), *parts = json_array();
+    for (uint32_t r = 0; r < o->cuts.parts && !a->join; r++)
+        json_array_append_new(
+            parts, json_pack("{s:o, s:i, s:I}", "folder", json_bytes(o->dir[r]),
+                             "weight", (int)o->cuts.weight[r], "bytes",
+                             (json_int_t)f->part_bytes[r]));
+    json_object_set_new(root, "parts", parts);
+    json_object_set_new(root, "shards", json_integer(f->shards));
+    json_object_set_new(root, "made", json_integer(f->made));
+    json_object_set_new(root, "kept", json_integer(f->kept));
+    json_object_set_new(root, "removed", json_integer(f->removed));
+    json_object_set_new(root, "bytes",
+                        json_integer((json_int_t)f->read_bytes));
+    json_object_set_new(root, "file_bytes",
+                        json_integer((json_int_t)f->file_bytes));
+    json_object_set_new(root, "seconds", json_real(f->seconds));
+    return json_print(root, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+}
+
+static int join(struct spread_facts *facts, const struct spread_options *o,
+                const struct spread_args *a, const struct config *c,
+                struct error *error)
+{
+    struct parts *p;
+    int err = parts_open(&p, a->parts.path, a->parts.count, c, error);
+    if (err)
+        return err;
+    err = spread_join(facts, p, a->join, o, error);
+    parts_close(p);
+    return err;
+}
+
+static int spread(struct spread_args *a, const char *model)
+{
+    struct error error = { 0 };
+    struct spread_facts facts = { 0 };
+    struct config c;
+    struct kern kern;
+    kern_init(&kern, ISA_COUNT - 1);
+    struct spread_options o = {
+        .model = model, .jobs = (uint32_t)a->jobs, .raw = a->raw,
+        .move = a->move, .kern = &kern, .progress = progress, .arg = a };
+    if (config_load(&c, model, &error))
+        return session_failed(model, &error);
+    a->progress = terminal_has_line();
+    a->verb = a->join ? "join" : "spread";
+    int bad = 0, err = a->join ? 0 : choose(&o, a, &c, &error);
+    if (!err)
+        err = a->join ? join(&facts, &o, a, &c, &error)
+                      : spread_run(&facts, &o, &c, &error);
+    if (a->progress)
+        terminal_clear();
+    config_free(&c);
+    if (!err && a->json)
+        bad = print_json(a, &o, &facts);
+    else if (!err)
+        print_text(a, &o, &facts);
+    return err ? session_failed(NULL, &error) : bad;
+}
+
+int cmd_spread(int argc, char **argv)
+{
+    struct spread_args a = { 0 };
+    const struct opt table[] = {
+        { "to", 0, OPT_CALL, &a, "DIR[=WEIGHT]",
+          "the folder of the next part, and its share of the rows; without "
+          "weights, shares follow from how fast the drives read; repeat",
+          take_to },
+        { "only", 0, OPT_CALL, &a, "R",
+          "write only part R, from 0, for another machine", take_only },
+        { "of", 0, OPT_UINT, &a.of, "N",
+          "with --only and one --to: of N equal parts", NULL },
+        { "move", 0, OPT_FLAG, &a.move, NULL,
+          "remove each shard when its parts are written and read back; --join "
+          "makes it again", NULL },
+        { "raw", 0, OPT_FLAG, &a.raw, NULL,
+          "code nothing: for processors that decode slowly", NULL },
+        { "join", 0, OPT_TEXT, &a.join, "DIR",
+          "write the shards again, byte by byte, from --parts into DIR", NULL },
+        PARTS_OPTION(&a.parts),
+        { "jobs", 'j', OPT_UINT, &a.jobs, "N",
+          "threads; default: two a physical core", NULL },
+        { "json", 0, OPT_FLAG, &a.json, NULL, "print JSON", NULL },
+    };
+    const struct opt_command cmd = {
+        "sluice spread MODEL --to DIR[=WEIGHT] --to DIR[=WEIGHT]... | "
+        "sluice spread MODEL --join DIR --parts DIR --parts DIR...",
+        "Divide the model over several drives: each gets some rows of every "
+        "matrix and expert, coded without loss, so that all drives read at "
+        "once whatever is read. Run it with --parts DIR for each; of MODEL "
+        "only config and tokenizer are then needed. A spread that was "
+        "interrupted continues where it stopped.",
+        table, sizeof table / sizeof *table };
+    const char *model = NULL, *wrong;
+    int status, words = opt_parse(&cmd, argc, argv, &model, 1);
+    if (words < 0)
+        status = opt_status(words);
+    else if (words != 1)
+        status = opt_usage_error(&cmd, "spread needs the folder of a model");
+    else if ((wrong = check(&a)))
+        status = opt_usage_error(&cmd, "%s", wrong);
+    else if (a.jobs > SPREAD_JOBS_MAX)
+        status = opt_usage_error(&cmd, "--jobs is at most %d",
+                                 SPREAD_JOBS_MAX);
+    else {
+        if (!a.jobs)
+            a.jobs = 2 * k3_threads_or_default(0);
+        a.jobs = a.jobs > SPREAD_JOBS_MAX ? SPREAD_JOBS_MAX : a.jobs;
+        status = spread(&a, model);
+    }
+    for (uint32_t i = 0; i < a.dirs; i++)
+        free(a.dir[i]);
+    return status;
+}

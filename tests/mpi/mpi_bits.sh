@@ -1,0 +1,69 @@
+#!/bin/sh
+# Goal    several processes that share a model give the bits of one, each with
+#         its share of the reads.
+# Method  the tiny model, whose heads and rows do not divide evenly: `run
+#         --logits` and `batch` over NP processes, the trunk streamed and
+#         resident, with drafts, sampling, prompts that begin alike and unequal
+#         shares; compared byte by byte with one process. Bytes by count: what
+#         is read at open and in passes, of all ranks, is what one process reads
+#         and the small tensors of each layer once more for each other rank.
+. tests/mpi/ranks.sh
+ids=1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7
+"$S" synth "$D/m" --preset tiny > "$D/out" 2>&1
+verdict $? "a model"
+"$S" run "$D/m" --ids $ids -n 12 --ignore-eos -t 1 --logits "$D/l" \
+    --report "$D/r" > "$D/want" 2> "$D/err"
+verdict $? "one process, without mpirun"
+python3 -c '
+import json, random
+random.seed(1)
+common = [random.randrange(700) for i in range(40)]
+for i in range(7):
+    prompt = (common if i % 3 else []) + [random.randrange(700)
+                                          for j in range(3 + 5 * i)]
+    print(json.dumps({"custom_id": str(i), "prompt": prompt, "seed": i,
+                      "max_tokens": 4 + i, "temperature": 0.7 * (i % 2)}))
+' > "$D/in"
+answers() { sed 's/"created":[0-9]*//' "$1" | sort; }
+batch() { # N OUT ARG...
+    where=$2 how=$1
+    shift 2
+    set -- batch "$D/m" -i "$D/in" -o "$where" --ignore-eos -t 1 \
+        --sequences 4 "$@"
+    if [ "$how" = 0 ]; then "$S" "$@"; else ranks "$how" "$@"; fi
+}
+batch 0 "$D/b" --draft 2 > "$D/out" 2> "$D/err"
+verdict $? "a batch in one process"
+answers "$D/b" > "$D/b.want"
+floor() { # N: the least budget that all ranks take
+    budget=1000000
+    for try in 1 2 3 4 5 6; do
+        ranks "$1" run "$D/m" --ids $ids -n 12 --ignore-eos -t 1 \
+            --logits "$D/l2" -m $budget > "$D/out" 2> "$D/err" && break
+        more=$(sed -n 's/.*below the floor of \([0-9]*\) bytes.*/\1/p' "$D/err")
+        budget=${more:-$budget}
+    done
+    echo "$budget"
+}
+"$S" run "$D/m" --ids $ids -n 12 --ignore-eos -t 1 --policy none \
+    --prefetch none --report "$D/r" > "$D/out" 2> "$D/err"
+for p in $NP; do
+    for how in "-m $(floor "$p")" "-m 400M --draft 3 --rows 5"; do
+        # shellcheck disable=SC2086
+        ranks "$p" run "$D/m" --ids $ids -n 12 --ignore-eos -t 1 $how \
+            --logits "$D/l2" > "$D/out" 2> "$D/err" &&
+            cmp "$D/out" "$D/want" && cmp "$D/l2" "$D/l"
+        verdict $? "$p ranks, run $how: ids and logits"
+    done
+    batch "$p" "$D/b$p" -m 90M --draft 2 > "$D/out" 2> "$D/err" &&
+        answers "$D/b$p" | cmp - "$D/b.want"
+    verdict $? "$p ranks, batch: the same answers"
+    [ "$p" = 1 ] && continue
+    ranks "$p" run "$D/m" --ids $ids -n 12 --ignore-eos -t 1 --policy none \
+        --prefetch none --report "$D/r2" --rank-weights \
+        "$(echo 5 3 2 4 | cut -d ' ' -f "-$p" | tr ' ' ,)" > "$D/out" \
+        2> "$D/err" && cmp "$D/out" "$D/want" &&
+        python3 tests/mpi/shares.py "$D/m" "$D/r" "$D/r2" > "$D/out" 2>&1
+    verdict $? "$p ranks, unequal shares: ids, and each byte is read once"
+done
+echo "1..$n"
