@@ -19,7 +19,8 @@ enum {
     STRIP = 14, /* of a heat strip */
     SHADES = 12,
     TICKS = 4,
-    X_NAMES_MAX = 16,
+    X_NAMES_MAX = 14,
+    X_NAMES_HALF = 6, /* the same, where two charts share the width */
     EDGE = 94 /* percent; behind it, a tick's text ends at the edge */
 };
 
@@ -92,9 +93,8 @@ static void x_axis(const struct plot *p)
     const struct chart *c = p->c;
     uint32_t number = 0;
     if (c->x_names) {
-        uint32_t every = (c->points + X_NAMES_MAX - 1) / X_NAMES_MAX;
-        if (c->half)
-            every *= 2;
+        uint32_t max = c->half ? X_NAMES_HALF : X_NAMES_MAX;
+        uint32_t every = (c->points + max - 1) / max;
         for (uint32_t i = 0; i < c->points; i += every ? every : 1) {
             x_tick(p, (i + .5) / c->points, number++);
             page_text(p->f, c->x_names[i]);

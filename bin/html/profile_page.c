@@ -17,6 +17,7 @@ enum {
     LAYERS_MAX = 4096,
     BUCKETS_MAX = 128,
     NAME_BYTES = 24,
+    SECONDS_BYTES = 48,
     SERIES_MAX = 5
 };
 
@@ -38,14 +39,14 @@ static double part_number(const json_t *o, const char *part, const char *name)
     return number(json_object_get(o, part), name);
 }
 
-static const char *seconds_text(char out[48], double s)
+static const char *seconds_text(char out[SECONDS_BYTES], double s)
 {
     if (s >= 1)
-        snprintf(out, 48, "%.3g s", s);
+        snprintf(out, SECONDS_BYTES, "%.3g s", s);
     else if (s >= 1e-3)
-        snprintf(out, 48, "%.3g ms", s * 1e3);
+        snprintf(out, SECONDS_BYTES, "%.3g ms", s * 1e3);
     else
-        snprintf(out, 48, "%.3g µs", s * 1e6);
+        snprintf(out, SECONDS_BYTES, "%.3g µs", s * 1e6);
     return out;
 }
 
@@ -301,7 +302,7 @@ static void histogram(FILE *f, const json_t *list, const char *title,
                       enum page_color color)
 {
     char unit[160];
-    char name[BUCKETS_MAX][NAME_BYTES];
+    char name[BUCKETS_MAX][SECONDS_BYTES];
     const char *names[BUCKETS_MAX];
     double share[BUCKETS_MAX], all = 0;
     double first = 0, last = 0;
@@ -329,10 +330,7 @@ static void histogram(FILE *f, const json_t *list, const char *title,
                     share[points] +=
                         100 * json_number_value(json_array_get(b, 1)) / all;
             }
-            if (from < 1000)
-                snprintf(name[points], NAME_BYTES, "%.3g µs", from);
-            else
-                snprintf(name[points], NAME_BYTES, "%.3g ms", from / 1e3);
+            seconds_text(name[points], from / 1e6);
             names[points] = name[points];
             points++;
         }

@@ -135,6 +135,7 @@ chrome() {
 }
 # What is wrong with the layout, as text in the element with id "verdict".
 cat > "$D/measure.js" << 'JS'
+<style>svg text{letter-spacing:.07em} /* as in a wide font */</style>
 <script>
 addEventListener('load', () => {
   const bad = [], w = document.documentElement.clientWidth;
@@ -228,6 +229,25 @@ if [ -n "$CHROME" ]; then
         lays_out $p 1100
         verdict $? "Chromium lays out $p, wide"
     done
+    s=0
+    for p in 9 15 21 27 33; do
+        python3 - "$D/r" $p > "$D/h" << 'PY'
+import json, sys
+r, columns = json.load(open(sys.argv[1])), int(sys.argv[2])
+for name in "demand", "trunk", "prefetch":
+    latency = r["latency"].setdefault(name, {})
+    latency["reads"] = 1
+    for side in "queue_us", "device_us":
+        # Four columns an octave; names of full width.
+        latency[side] = [[2 ** (13 + c // 4) * (4 + c % 4) // 4, 1]
+                         for c in range(columns)]
+        columns += 1
+json.dump(r, sys.stdout)
+PY
+        "$S" profile --report "$D/h" -o "$D/h.html" 2> "$D/err" &&
+            lays_out h 1100 && lays_out h 920 || s=1
+    done
+    verdict $s 'Chromium lays out latencies of 9 to 38 columns'
     for p in run counts four; do
         for w in 640 400; do
             lays_out $p $w
