@@ -356,11 +356,12 @@ if shutil.which("openssl"):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes",
                     "-keyout", folder + "/key.pem", "-out",
                     folder + "/cert.pem", "-days", "2", "-subj",
-                    "/CN=localhost"], check=True, capture_output=True)
+                    "/CN=sluice", "-addext", "subjectAltName=IP:127.0.0.1"],
+                   check=True, capture_output=True)
     s = Server(program, model, "--tls-cert", folder + "/cert.pem",
                "--tls-key", folder + "/key.pem")
     context = ssl.create_default_context(cafile=folder + "/cert.pem")
-    c = http.client.HTTPSConnection("localhost", s.port, context=context)
+    c = http.client.HTTPSConnection(s.host, s.port, context=context)
     c.request("POST", "/v1/completions", json.dumps(
         {"prompt": "x1", "max_tokens": 6}))
     verdict(json.loads(c.getresponse().read())["choices"][0]["text"] ==
