@@ -13,33 +13,13 @@
 #include "bin/cmd.h"
 #include "compute/kern.h"
 #include "model/k3/threads.h"
-#include "io/clock.h"
 #include "model/pack/pack.h"
-
-enum { PROGRESS_NS = 200 * 1000 * 1000 };
 
 struct pack_args {
     const char *to, *only;
     uint64_t jobs;
-    bool     json, progress;
-    int64_t  begin_ns, shown_ns;
+    bool     json;
 };
-
-static void progress(void *arg, uint64_t done, uint64_t all)
-{
-    struct pack_args *a = arg;
-    int64_t now = clock_ns();
-    if (!a->begin_ns)
-        a->begin_ns = now;
-    if (!a->progress || now - a->shown_ns < PROGRESS_NS)
-        return;
-    a->shown_ns = now;
-    double s = (double)(now - a->begin_ns) / 1e9;
-    double rate = s > 0 ? (double)done / s : 0;
-    terminal_line("pack: %.1f of %.1f GB, %.2f GB/s, %.0f s to go",
-                  (double)done / 1e9, (double)all / 1e9, rate / 1e9,
-                  rate > 0 ? (double)(all - done) / rate : 0.0);
-}
 
 /* "self_attn.q_proj", "lm_head", "expert scales". */
 static void kind_name(char *out, size_t size, int role)
@@ -132,7 +112,8 @@ static int pack(struct pack_args *a, const char *model, uint32_t what)
     struct ckpt *k = NULL;
     struct kern kern;
     char *beside = sidecar_folder(model);
-    a->progress = terminal_has_line();
+    struct terminal_meter meter;
+    terminal_meter_begin(&meter, "pack");
     kern_init(&kern, ISA_COUNT - 1);
     int err = config_load(&c, model, &error);
     if (err) {
@@ -141,14 +122,13 @@ static int pack(struct pack_args *a, const char *model, uint32_t what)
     }
     struct pack_options o = {
         .model = model, .to = a->to ? a->to : beside, .what = what,
-        .jobs = (uint32_t)a->jobs, .kern = &kern, .progress = progress,
-        .arg = a };
+        .jobs = (uint32_t)a->jobs, .kern = &kern,
+        .progress = terminal_meter_show, .arg = &meter };
     int bad = 0;
     err = o.to ? ckpt_open(&k, model, &c, &error) : -ENOMEM;
     if (!err)
         err = pack_run(&facts, &o, &c, k, &error);
-    if (a->progress)
-        terminal_clear();
+    terminal_meter_clear(&meter);
     ckpt_close(k);
     config_free(&c);
     if (!err && a->json)

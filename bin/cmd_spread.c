@@ -17,12 +17,9 @@
 #include "bin/cmd.h"
 #include "bin/spread/rates.h"
 #include "compute/kern.h"
-#include "io/clock.h"
 #include "model/k3/threads.h"
 #include "model/parts/parts.h"
 #include "model/parts/spread.h"
-
-enum { PROGRESS_NS = 200 * 1000 * 1000 };
 
 struct spread_args {
     char    *dir[CUTS_PARTS_MAX]; /* ours */
@@ -32,9 +29,7 @@ struct spread_args {
     struct parts_args parts;
     uint64_t only, of, jobs;
     bool     one; /* --only was given */
-    bool     move, raw, json, progress;
-    const char *verb; /* of the progress line */
-    int64_t  begin_ns, shown_ns;
+    bool     move, raw, json;
 };
 
 static const char *take_to(void *arg, const char *value)
@@ -67,22 +62,6 @@ static const char *take_only(void *arg, const char *value)
     a->only = strtoul(value, &end, 10);
     a->one = true;
     return *end || *value < '0' || *value > '9' ? "is not a number" : NULL;
-}
-
-static void progress(void *arg, uint64_t done, uint64_t all)
-{
-    struct spread_args *a = arg;
-    int64_t now = clock_ns();
-    if (!a->begin_ns)
-        a->begin_ns = now;
-    if (!a->progress || now - a->shown_ns < PROGRESS_NS)
-        return;
-    a->shown_ns = now;
-    double s = (double)(now - a->begin_ns) / 1e9;
-    double rate = s > 0 ? (double)done / s : 0;
-    terminal_line("%s: %.1f of %.1f GB, %.2f GB/s, %.0f s to go", a->verb,
-                  (double)done / 1e9, (double)all / 1e9, rate / 1e9,
-                  rate > 0 ? (double)(all - done) / rate : 0.0);
 }
 
 static const char *check(const struct spread_args *a)
@@ -202,20 +181,20 @@ static int spread(struct spread_args *a, const char *model)
     struct spread_facts facts = { 0 };
     struct config c;
     struct kern kern;
+    struct terminal_meter meter;
     kern_init(&kern, ISA_COUNT - 1);
     struct spread_options o = {
         .model = model, .jobs = (uint32_t)a->jobs, .raw = a->raw,
-        .move = a->move, .kern = &kern, .progress = progress, .arg = a };
+        .move = a->move, .kern = &kern, .progress = terminal_meter_show,
+        .arg = &meter };
     if (config_load(&c, model, &error))
         return session_failed(model, &error);
-    a->progress = terminal_has_line();
-    a->verb = a->join ? "join" : "spread";
+    terminal_meter_begin(&meter, a->join ? "join" : "spread");
     int bad = 0, err = a->join ? 0 : choose(&o, a, &c, &error);
     if (!err)
         err = a->join ? join(&facts, &o, a, &c, &error)
                       : spread_run(&facts, &o, &c, &error);
-    if (a->progress)
-        terminal_clear();
+    terminal_meter_clear(&meter);
     config_free(&c);
     if (!err && a->json)
         bad = print_json(a, &o, &facts);

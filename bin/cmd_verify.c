@@ -12,14 +12,12 @@
 #include "bin/cli/terminal.h"
 #include "bin/cmd.h"
 #include "compute/team.h"
-#include "io/clock.h"
 #include "io/host.h"
 #include "model/dspark/inspect.h"
 #include "model/k3/threads.h"
 #include "model/tools/verified.h"
 #include "model/tools/verify.h"
 
-enum { PROGRESS_NS = 200 * 1000 * 1000 };
 #define VERIFY_MEMORY_USUAL ((uint64_t)1 << 30)
 
 struct verify_args {
@@ -27,10 +25,10 @@ struct verify_args {
     struct parts_args parts;
     uint64_t threads, max; /* max: problems to print */
     uint64_t memory_bytes;
-    bool     json, progress, again;
+    bool     json, again;
     json_t  *problems;
     uint64_t found; /* problems so far */
-    int64_t  begin_ns, shown_ns;
+    struct terminal_meter meter;
 };
 
 static void problem(void *arg, const char *file, const char *tensor,
@@ -49,8 +47,7 @@ static void problem(void *arg, const char *file, const char *tensor,
         json_array_append_new(a->problems, o);
         return;
     }
-    if (a->progress)
-        terminal_clear();
+    terminal_meter_clear(&a->meter);
     if (tensor)
         printf("%s: tensor %s: %s\n", file, tensor, text);
     else if (file)
@@ -63,17 +60,7 @@ static void problem(void *arg, const char *file, const char *tensor,
 static void progress(void *arg, uint64_t done, uint64_t all)
 {
     struct verify_args *a = arg;
-    int64_t now = clock_ns();
-    if (!a->progress || now - a->shown_ns < PROGRESS_NS)
-        return;
-    if (!a->begin_ns)
-        a->begin_ns = now;
-    a->shown_ns = now;
-    double s = (double)(now - a->begin_ns) / 1e9;
-    double rate = s > 0 ? (double)done / s : 0;
-    terminal_line("%.1f of %.1f GB, %.2f GB/s, %.0f s to go",
-                  (double)done / 1e9, (double)all / 1e9, rate / 1e9,
-                  rate > 0 ? (double)(all - done) / rate : 0.0);
+    terminal_meter_show(&a->meter, done, all);
 }
 
 static int print_json(struct verify_args *a, const struct verify_facts *f)
@@ -148,14 +135,13 @@ static int verify(struct verify_args *a, const char *model)
         .again = a->again,
         .problem = problem, .progress = progress, .arg = a,
     };
-    a->progress = terminal_has_line();
+    terminal_meter_begin(&a->meter, NULL);
     a->problems = json_array();
     int bad = 0;
     int err = a->parts.count ? verify_parts(&facts, &o, a->parts.path,
                                             a->parts.count, &error)
                              : verify_run(&facts, &o, &error);
-    if (a->progress)
-        terminal_clear();
+    terminal_meter_clear(&a->meter);
     if (!err && a->json)
         bad = print_json(a, &facts);
     else if (!err)

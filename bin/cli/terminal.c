@@ -7,7 +7,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 512 };
+#include "io/clock.h"
+
+enum { LINE_BYTES = 512, METER_NS = 200 * 1000 * 1000 };
 
 bool terminal_has_line(void)
 {
@@ -38,4 +40,32 @@ void terminal_line(const char *format, ...)
 void terminal_clear(void)
 {
     fputs("\r\033[K", stderr);
+}
+
+void terminal_meter_begin(struct terminal_meter *m, const char *verb)
+{
+    *m = (struct terminal_meter){ .on = terminal_has_line(), .verb = verb };
+}
+
+void terminal_meter_show(void *meter, uint64_t done, uint64_t all)
+{
+    struct terminal_meter *m = meter;
+    int64_t now = clock_ns();
+    if (!m->begin_ns)
+        m->begin_ns = now;
+    if (!m->on || now - m->shown_ns < METER_NS)
+        return;
+    m->shown_ns = now;
+    double s = (double)(now - m->begin_ns) / 1e9;
+    double rate = s > 0 ? (double)done / s : 0;
+    terminal_line("%s%s%.1f of %.1f GB, %.2f GB/s, %.0f s to go",
+                  m->verb ? m->verb : "", m->verb ? ": " : "",
+                  (double)done / 1e9, (double)all / 1e9, rate / 1e9,
+                  rate > 0 ? (double)(all - done) / rate : 0.0);
+}
+
+void terminal_meter_clear(const struct terminal_meter *m)
+{
+    if (m->on)
+        terminal_clear();
 }
