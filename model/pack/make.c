@@ -226,6 +226,14 @@ static int write_at(int fd, const uint8_t *from, size_t bytes, uint64_t at)
     return 0;
 }
 
+/* Write a thing in its place. */
+static int put(struct maker *m, const uint8_t *from, size_t bytes, uint64_t at,
+               struct error *why)
+{
+    int code = write_at(m->out.fd, from, bytes, at);
+    return code ? error_set(why, code, "%s: %s", m->path, strerror(-code)) : 0;
+}
+
 /* The tensor of a block. */
 static uint32_t tensor_of(const struct maker *m, uint32_t block)
 {
@@ -277,7 +285,7 @@ static int do_block(struct maker *m, struct bench *b, uint32_t block,
         t->at = at;
     pthread_mutex_unlock(&m->lock);
     uint32_t written = m->o->assume_ratio > 0 ? U3_HEADER : made.bytes;
-    return write_at(m->out.fd, b->coded, written, at);
+    return put(m, b->coded, written, at, why);
 }
 
 static int code_expert(struct maker *m, struct bench *b,
@@ -316,7 +324,7 @@ static int do_expert(struct maker *m, struct bench *b, uint32_t thing,
     m->expert[rank] = made;
     return m->o->assume_ratio > 0
                ? 0
-               : write_at(m->out.fd, b->coded, made.ref.bytes, at);
+               : put(m, b->coded, made.ref.bytes, at, why);
 }
 
 static void *work(void *arg)

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Goal    what is only a convenience may be refused: locks, sync, statx, huge
-#         pages, pinning, scheduling; the answers are the same. The progress
-#         line keeps to the terminal's width, and a dumb one has none.
+#         pages, pinning, scheduling; the answers are the same. A file that
+#         cannot be written is named. The progress line keeps to the terminal's
+#         width, and a dumb one has none.
 # Method  seccomp answers each system call with EPERM, ENOSYS and ENOTSUP;
 #         script(1) is a terminal of 30 columns.
 . tests/tap.sh
@@ -47,6 +48,23 @@ if grep -q fsanitize "${BUILD:-build}/flags"; then
 else
     refuse "limits (prlimit64)" 302
 fi
+
+unwritten() { # COMMAND KIND TO...: every pwrite fails
+    python3 tests/system/refused.py 5 18 true
+    if [ $? -eq 77 ]; then
+        skip "$1: a drive that takes nothing is named" "no seccomp"
+        return
+    fi
+    command=$1 kind=$2
+    shift 2
+    python3 tests/system/refused.py 5 18 "$S" "$command" "$M" "$@" \
+        > "$D/out" 2> "$D/err"
+    [ $? -eq 1 ] && head -1 "$D/err" |
+        grep -q "^sluice: $D/p/.*\.$kind: Input/output error$"
+    verdict $? "$command: a drive that takes nothing is named"
+}
+unwritten pack pack --to "$D/p"
+unwritten spread part --to "$D/p=1" --to "$D/p/2=1"
 
 if ! command -v script > "$D/out"; then
     skip "a narrow terminal" "no script"
