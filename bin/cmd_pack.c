@@ -173,10 +173,10 @@ int cmd_pack(int argc, char **argv)
         what = SIDECAR_SCALES;
     else if (a.only)
         return opt_usage_error(&cmd, "--only is trunk or scales");
-    if (a.jobs > PACK_JOBS_MAX)
-        return opt_usage_error(&cmd, "--jobs is at most %d", PACK_JOBS_MAX);
+    if (a.jobs > WORK_JOBS_MAX)
+        return opt_usage_error(&cmd, "--jobs is at most %d", WORK_JOBS_MAX);
     if (!a.jobs)
         a.jobs = 2 * k3_threads_or_default(0);
-    a.jobs = a.jobs > PACK_JOBS_MAX ? PACK_JOBS_MAX : a.jobs;
+    a.jobs = a.jobs > WORK_JOBS_MAX ? WORK_JOBS_MAX : a.jobs;
     return pack(&a, model, what);
 }

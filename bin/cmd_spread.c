@@ -244,13 +244,13 @@ int cmd_spread(int argc, char **argv)
         status = opt_usage_error(&cmd, "spread needs the folder of a model");
     else if ((wrong = check(&a)))
         status = opt_usage_error(&cmd, "%s", wrong);
-    else if (a.jobs > SPREAD_JOBS_MAX)
+    else if (a.jobs > WORK_JOBS_MAX)
         status = opt_usage_error(&cmd, "--jobs is at most %d",
-                                 SPREAD_JOBS_MAX);
+                                 WORK_JOBS_MAX);
     else {
         if (!a.jobs)
             a.jobs = 2 * k3_threads_or_default(0);
-        a.jobs = a.jobs > SPREAD_JOBS_MAX ? SPREAD_JOBS_MAX : a.jobs;
+        a.jobs = a.jobs > WORK_JOBS_MAX ? WORK_JOBS_MAX : a.jobs;
         status = spread(&a, model);
     }
     for (uint32_t i = 0; i < a.dirs; i++)

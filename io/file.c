@@ -103,6 +103,36 @@ int file_demote(struct io_file *f, int refused)
     return 0;
 }
 
+int file_read_all(int fd, void *to, uint64_t bytes, uint64_t at)
+{
+    for (char *next = to; bytes;) {
+        ssize_t n = pread(fd, next, bytes, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -ENODATA;
+        next += n;
+        bytes -= (size_t)n;
+        at += (size_t)n;
+    }
+    return 0;
+}
+
+int file_write_all(int fd, const void *from, uint64_t bytes, uint64_t at)
+{
+    for (const char *next = from; bytes;) {
+        ssize_t n = pwrite(fd, next, bytes, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        next += n;
+        bytes -= (size_t)n;
+        at += (size_t)n;
+    }
+    return 0;
+}
+
 void file_drop(const struct io_file *f, uint64_t offset, uint64_t bytes)
 {
     posix_fadvise(f->fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);

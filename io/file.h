@@ -37,6 +37,11 @@ int file_open(struct io_file *f, const char *path);
  * with it the reads in flight and the registration in a ring. */
 int file_demote(struct io_file *f, int refused);
 
+/* Exactly so many bytes, of a buffered file. -ENODATA: it ends before. */
+int file_read_all(int fd, void *to, uint64_t bytes, uint64_t at);
+/* -EIO: the file takes nothing. Part of it may be written. */
+int file_write_all(int fd, const void *from, uint64_t bytes, uint64_t at);
+
 /* Forget the pages of a range that was read through the page cache. */
 void file_drop(const struct io_file *f, uint64_t offset, uint64_t bytes);
 

@@ -1,6 +1,5 @@
 /* make.c - one sidecar from one shard. Threads take things in order, code them
  * in any, and give them their place in the file in order again. */
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,6 +11,7 @@
 
 #include "compute/crc32c.h"
 #include "compute/u3.h"
+#include "io/file.h"
 #include "io/replace.h"
 #include "model/pack/assume.h"
 #include "model/pack/object.h"
@@ -38,9 +38,9 @@ struct maker {
 
     pthread_mutex_t lock;
     pthread_cond_t  turn;
-    uint32_t taken, placed; /* things */
-    uint64_t at;            /* where the next one goes */
-    int      code;          /* the first failure: no more is taken */
+    uint32_t placed; /* things */
+    uint64_t at;     /* where the next one goes */
+    bool     failed;
     struct error *error;
 };
 
@@ -125,19 +125,27 @@ static int make_tables(struct maker *m)
 
 /* ---- the work ---- */
 
-static void bench_close(struct bench *b)
+static void close_bench(void *bench)
 {
+    struct bench *b = bench;
+    if (!b)
+        return;
     mill_close(b->mill);
     free(b->read);
     free(b->coded);
     for (int p = 0; p < SIDECAR_PLANES; p++)
         free(b->plane[p]);
+    free(b);
 }
 
-static int bench_open(struct bench *b, const struct maker *m)
+static int open_bench(void *arg, void **out)
 {
+    const struct maker *m = arg;
+    struct bench *b = calloc(1, sizeof *b);
     uint64_t raw = 1, coded = 1, scales = 0;
-    memset(b, 0, sizeof *b);
+    *out = b;
+    if (!b)
+        return -ENOMEM;
     for (uint32_t i = 0; i < m->matrices; i++) {
         const struct sidecar_tensor *t = &m->tensor[i];
         uint64_t max = u3_bytes_max(t->block_rows, t->cols);
@@ -153,40 +161,11 @@ static int bench_open(struct bench *b, const struct maker *m)
     }
     coded = scales > coded ? scales : coded;
     raw = coded > raw ? coded : raw;
-    b->read = aligned_alloc(BOX_PAGE, round_up(raw, BOX_PAGE) + 2 * BOX_PAGE);
+    b->read = source_pages(raw);
     b->coded = aligned_alloc(BOX_PAGE, round_up(coded, BOX_PAGE));
     if (!b->read || !b->coded)
         return -ENOMEM;
     return mill_open(&b->mill, m->o->kern);
-}
-
-/* The next thing, or false: none is left or something failed. */
-static bool take(struct maker *m, uint32_t *thing)
-{
-    pthread_mutex_lock(&m->lock);
-    bool more = !m->code && m->taken < m->things;
-    if (more)
-        *thing = m->taken++;
-    pthread_mutex_unlock(&m->lock);
-    return more;
-}
-
-static void failed(struct maker *m, int code, const struct error *why)
-{
-    pthread_mutex_lock(&m->lock);
-    if (!m->code) {
-        m->code = code;
-        if (why && why->code)
-            error_set(m->error, code, "%s", why->text);
-        else if (code == -EIO)
-            error_set(m->error, code, "%s: what was coded decodes to other "
-                      "bytes: the memory or the processor of this machine is "
-                      "at fault", m->shard);
-        else
-            error_set(m->error, code, "%s: %s", m->path, strerror(-code));
-    }
-    pthread_cond_broadcast(&m->turn);
-    pthread_mutex_unlock(&m->lock);
 }
 
 /* Wait for the turn of `thing` and give it its place; false after a failure.
@@ -195,9 +174,9 @@ static bool place(struct maker *m, uint32_t thing, uint32_t bytes,
                   uint64_t align, uint64_t read, uint64_t *at)
 {
     pthread_mutex_lock(&m->lock);
-    while (!m->code && m->placed != thing)
+    while (!m->failed && m->placed != thing)
         pthread_cond_wait(&m->turn, &m->lock);
-    bool ours = !m->code;
+    bool ours = !m->failed;
     if (ours) {
         *at = m->at = round_up(m->at, align);
         m->at += bytes;
@@ -211,26 +190,11 @@ static bool place(struct maker *m, uint32_t thing, uint32_t bytes,
     return ours;
 }
 
-static int write_at(int fd, const uint8_t *from, size_t bytes, uint64_t at)
-{
-    while (bytes) {
-        ssize_t n = pwrite(fd, from, bytes, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        from += n;
-        bytes -= (size_t)n;
-        at += (size_t)n;
-    }
-    return 0;
-}
-
 /* Write a thing in its place. */
 static int put(struct maker *m, const uint8_t *from, size_t bytes, uint64_t at,
                struct error *why)
 {
-    int code = write_at(m->out.fd, from, bytes, at);
+    int code = file_write_all(m->out.fd, from, bytes, at);
     return code ? error_set(why, code, "%s: %s", m->path, strerror(-code)) : 0;
 }
 
@@ -327,35 +291,22 @@ static int do_expert(struct maker *m, struct bench *b, uint32_t thing,
                : put(m, b->coded, made.ref.bytes, at, why);
 }
 
-static void *work(void *arg)
+static int do_thing(void *arg, void *bench, uint32_t thing, struct error *why)
 {
     struct maker *m = arg;
-    struct bench b;
-    uint32_t thing;
-    int code = bench_open(&b, m);
-    if (code)
-        failed(m, code, NULL);
-    while (take(m, &thing)) {
-        struct error why = { 0 };
-        code = thing < m->blocks ? do_block(m, &b, thing, &why)
-                                 : do_expert(m, &b, thing, &why);
-        if (code)
-            failed(m, code, &why);
+    int code = thing < m->blocks ? do_block(m, bench, thing, why)
+                                 : do_expert(m, bench, thing, why);
+    if (code == -EIO && !why->code)
+        error_set(why, code, "%s: what was coded decodes to other bytes: the "
+                  "memory or the processor of this machine is at fault",
+                  m->shard);
+    if (code) {
+        pthread_mutex_lock(&m->lock);
+        m->failed = true;
+        pthread_cond_broadcast(&m->turn);
+        pthread_mutex_unlock(&m->lock);
     }
-    bench_close(&b);
-    return NULL;
-}
-
-static void run_threads(struct maker *m)
-{
-    pthread_t thread[PACK_JOBS_MAX];
-    uint32_t n = 0;
-    for (; n + 1 < m->o->jobs && n + 1 < m->things; n++)
-        if (pthread_create(&thread[n], NULL, work, m))
-            break; /* fewer do it too */
-    work(m);
-    for (uint32_t i = 0; i < n; i++)
-        pthread_join(thread[i], NULL);
+    return code;
 }
 
 /* ---- the file ---- */
@@ -377,12 +328,12 @@ static int finish(struct maker *m, struct sidecar_head *head)
     uint64_t tables_at = round_up(m->at, BOX_PAGE);
     bool moved = false;
     join_checksums(m);
-    int code = write_at(m->out.fd, m->tables, m->tables_bytes, tables_at);
+    int code = file_write_all(m->out.fd, m->tables, m->tables_bytes, tables_at);
     memcpy(page + BOX_OWN, head, sizeof *head);
     box_seal(page, SIDECAR_MAGIC, SIDECAR_VERSION, tables_at, m->tables,
              m->tables_bytes);
     if (!code)
-        code = write_at(m->out.fd, page, sizeof page, 0);
+        code = file_write_all(m->out.fd, page, sizeof page, 0);
     if (code)
         return error_set(m->error, code, "%s: %s", m->path, strerror(-code));
     code = source_changed(&m->source, m->shard, head->source_mtime_ns, &moved);
@@ -431,8 +382,12 @@ static int make_file(struct maker *m)
     code = replace_open(&m->out, m->path, 0);
     if (code)
         return error_set(m->error, code, "%s: %s", m->path, strerror(-code));
-    run_threads(m);
-    code = m->code ? m->code : finish(m, &head);
+    struct work w = { .jobs = m->o->jobs, .things = m->things,
+                      .name = m->path, .arg = m, .open = open_bench,
+                      .one = do_thing, .close = close_bench };
+    code = work_run(&w, m->error);
+    if (!code)
+        code = finish(m, &head);
     if (code) {
         replace_abort(&m->out);
         return code;
@@ -448,7 +403,6 @@ int pack_make(const struct pack_options *o, const struct pack_shard *s,
 {
     struct maker m = { .o = o, .s = s, .shard = shard, .path = path, .p = p,
                        .error = error, .at = BOX_PAGE };
-    assert(o->jobs && o->jobs <= PACK_JOBS_MAX);
     int code = source_open(&m.source, shard, error);
     if (code)
         return code;

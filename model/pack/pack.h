@@ -24,15 +24,14 @@
 
 #include "model/ckpt/ckpt.h"
 #include "model/pack/sidecar.h"
+#include "model/pack/work.h"
 
 struct kern;
-
-enum { PACK_JOBS_MAX = 1024 };
 
 struct pack_options {
     const char *model; /* folder */
     const char *to;    /* folder; made if it is not there */
-    uint32_t    jobs;  /* > 0 */
+    uint32_t    jobs;  /* 1..WORK_JOBS_MAX */
     uint32_t    what;  /* SIDECAR_TRUNK | SIDECAR_SCALES */
     const struct kern *kern;
     /* Above 0: the shards are holes, and so are the blocks made of them, with

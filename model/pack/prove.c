@@ -1,6 +1,5 @@
 #include "model/pack/prove.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -27,9 +26,6 @@ struct prover {
     struct source coded, shard;
     struct sizes size;
     pthread_mutex_t lock;
-    uint32_t taken, things; /* tensors, then experts */
-    int      code;
-    struct error *error;
 };
 
 struct bench {
@@ -79,36 +75,35 @@ static struct sizes find_largest(const struct sidecar *s)
     return z;
 }
 
-static uint64_t page_bytes(uint64_t bytes)
-{
-    return (bytes / BOX_PAGE + 3) * BOX_PAGE;
-}
-
 uint64_t prove_job_bytes(const struct sidecar *s)
 {
     struct sizes z = find_largest(s);
-    return page_bytes(z.coded) + page_bytes(z.raw) + page_bytes(z.back) +
-           STACK_BYTES;
+    return source_pages_bytes(z.coded) + source_pages_bytes(z.raw) +
+           source_pages_bytes(z.back) + STACK_BYTES;
 }
 
-static uint8_t *pages(uint64_t bytes)
+static void close_bench(void *bench)
 {
-    return aligned_alloc(BOX_PAGE, page_bytes(bytes));
-}
-
-static int bench_open(struct bench *b, const struct prover *v)
-{
-    b->coded = pages(v->size.coded);
-    b->raw = pages(v->size.raw);
-    b->back = pages(v->size.back);
-    return b->coded && b->raw && b->back ? 0 : -ENOMEM;
-}
-
-static void bench_close(struct bench *b)
-{
+    struct bench *b = bench;
+    if (!b)
+        return;
     free(b->coded);
     free(b->raw);
     free(b->back);
+    free(b);
+}
+
+static int open_bench(void *arg, void **out)
+{
+    const struct prover *v = arg;
+    struct bench *b = calloc(1, sizeof *b);
+    *out = b;
+    if (!b)
+        return -ENOMEM;
+    b->coded = source_pages(v->size.coded);
+    b->raw = source_pages(v->size.raw);
+    b->back = source_pages(v->size.back);
+    return b->coded && b->raw && b->back ? 0 : -ENOMEM;
 }
 
 static void __attribute__((format(printf, 2, 3)))
@@ -208,39 +203,20 @@ static int prove_expert(struct prover *v, struct bench *b, uint32_t i,
     return 0;
 }
 
-static void *work(void *arg)
+/* Tensors, then experts. */
+static int prove_thing(void *arg, void *bench, uint32_t thing,
+                       struct error *why)
 {
     struct prover *v = arg;
-    struct bench b = { NULL, NULL, NULL };
-    int code = bench_open(&b, v);
-    struct error why = { 0 };
-    for (;;) {
-        pthread_mutex_lock(&v->lock);
-        if (code && !v->code)
-            v->code = error_set(v->error, code, "%s", why.code
-                                                          ? why.text
-                                                          : strerror(-code));
-        bool over = v->code || v->taken == v->things;
-        uint32_t thing = over ? 0 : v->taken++;
-        pthread_mutex_unlock(&v->lock);
-        if (over)
-            break;
-        code = thing < v->s->head->tensors
-                   ? prove_tensor(v, &b, thing, &why)
-                   : prove_expert(v, &b, thing - v->s->head->tensors, &why);
-    }
-    bench_close(&b);
-    return NULL;
+    uint32_t tensors = v->s->head->tensors;
+    return thing < tensors ? prove_tensor(v, bench, thing, why)
+                           : prove_expert(v, bench, thing - tensors, why);
 }
 
 int prove_sidecar(const struct sidecar *s, const char *shard,
                   const struct prove_options *o, struct error *error)
 {
-    struct prover v = { .s = s, .o = o, .error = error,
-                        .size = find_largest(s) };
-    pthread_t thread[PROVE_JOBS_MAX];
-    uint32_t n = 0;
-    assert(o->jobs && o->jobs <= PROVE_JOBS_MAX);
+    struct prover v = { .s = s, .o = o, .size = find_largest(s) };
     int code = source_open(&v.coded, s->path, error);
     if (code)
         return code;
@@ -250,15 +226,13 @@ int prove_sidecar(const struct sidecar *s, const char *shard,
         return code;
     }
     pthread_mutex_init(&v.lock, NULL);
-    v.things = s->head->tensors + s->head->experts;
-    for (; n + 1 < o->jobs && n + 1 < v.things; n++)
-        if (pthread_create(&thread[n], NULL, work, &v))
-            break; /* fewer do it too */
-    work(&v);
-    for (uint32_t i = 0; i < n; i++)
-        pthread_join(thread[i], NULL);
+    struct work w = { .jobs = o->jobs,
+                      .things = s->head->tensors + s->head->experts,
+                      .name = s->path, .arg = &v, .open = open_bench,
+                      .one = prove_thing, .close = close_bench };
+    code = work_run(&w, error);
     pthread_mutex_destroy(&v.lock);
     source_close(&v.coded);
     source_close(&v.shard);
-    return v.code;
+    return code;
 }

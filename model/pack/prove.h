@@ -11,13 +11,12 @@
 #define MODEL_PACK_PROVE_H
 
 #include "model/pack/sidecar.h"
+#include "model/pack/work.h"
 
 struct kern;
 
-enum { PROVE_JOBS_MAX = 1024 };
-
 struct prove_options {
-    uint32_t jobs; /* from 1 to PROVE_JOBS_MAX; half of them wait for drives */
+    uint32_t jobs; /* from 1 to WORK_JOBS_MAX; half of them wait for drives */
     const struct kern *kern;
     /* What is wrong, a sentence without the path. */
     void (*found)(void *arg, const char *text);

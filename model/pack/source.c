@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -32,6 +33,17 @@ void source_close(struct source *s)
     if (s->cached >= 0)
         close(s->cached);
     s->cached = -1;
+}
+
+/* The first and the last page are read whole. */
+uint64_t source_pages_bytes(uint64_t bytes)
+{
+    return (bytes / FILE_ALIGN + 3) * FILE_ALIGN;
+}
+
+uint8_t *source_pages(uint64_t bytes)
+{
+    return aligned_alloc(FILE_ALIGN, source_pages_bytes(bytes));
 }
 
 /* All of it without waiting for a drive? */

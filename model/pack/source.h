@@ -22,8 +22,12 @@ struct source {
 
 int  source_open(struct source *s, const char *path, struct error *error);
 void source_close(struct source *s);
-/* Read [at, at + bytes) into `pages`, which is aligned to a page and has two
- * pages more than bytes; *out is where they begin. */
+/* Room for reads of so many bytes: what it takes; and it, for free(), or
+ * NULL. */
+uint64_t source_pages_bytes(uint64_t bytes);
+uint8_t *source_pages(uint64_t bytes);
+/* Read [at, at + bytes) into `pages`, of source_pages; *out is where they
+ * begin. */
 int  source_read(const struct source *s, uint8_t *pages, uint64_t at,
                  uint64_t bytes, const uint8_t **out, struct error *error);
 /* The same from the drive, whatever the kernel has. */

@@ -48,7 +48,7 @@ static int damaged(const struct part *p, uint64_t at, struct error *why)
 static int put(struct joiner *j, const void *from, uint64_t bytes, uint64_t at,
                struct error *why)
 {
-    int code = work_write(j->fd, from, bytes, at);
+    int code = file_write_all(j->fd, from, bytes, at);
     return code ? error_set(why, code, "%s: %s", j->path, strerror(-code)) : 0;
 }
 
@@ -180,8 +180,8 @@ static int open_bench(void *arg, void **out)
     *out = b;
     if (!b)
         return -ENOMEM;
-    b->read = work_pages(j->read_max);
-    b->back = work_pages(j->raw_max);
+    b->read = source_pages(j->read_max);
+    b->back = source_pages(j->raw_max);
     return b->read && b->back ? 0 : -ENOMEM;
 }
 
@@ -222,9 +222,9 @@ static int fill(struct joiner *j, struct error *error)
                            error);
         opened += !code;
     }
-    struct work w = { .jobs = j->o->jobs, .things = j->first[parts], .arg = j,
-                      .open = open_bench, .one = join_thing,
-                      .close = close_bench };
+    struct work w = { .jobs = j->o->jobs, .things = j->first[parts],
+                      .name = j->path, .arg = j, .open = open_bench,
+                      .one = join_thing, .close = close_bench };
     if (!code)
         code = work_run(&w, error);
     if (!code && fsync(j->fd))

@@ -12,23 +12,6 @@
  * that nothing is missing. */
 int parts_index(struct parts *p, struct error *error);
 
-/* ---- work.c: threads that take things in order ---- */
-
-/* Calls `one` for each number below `things`, from `jobs` threads; each has a
- * bench of its own from `open`, whose error ends all. The first error is
- * returned with its sentence; no more are taken after it. */
-struct work {
-    uint32_t jobs, things;
-    void    *arg;
-    int    (*open)(void *arg, void **bench);
-    int    (*one)(void *arg, void *bench, uint32_t thing, struct error *why);
-    void   (*close)(void *bench); /* also of a failed open; NULL bench too */
-};
-int work_run(const struct work *w, struct error *error);
-
-uint8_t *work_pages(uint64_t bytes); /* with two pages more; for free() */
-int work_write(int fd, const void *from, uint64_t bytes, uint64_t at);
-
 /* ---- spread_make.c: the files of one shard ---- */
 
 struct spread_shard {

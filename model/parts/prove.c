@@ -177,8 +177,8 @@ static int open_bench(void *arg, void **out)
     *out = b;
     if (!b)
         return -ENOMEM;
-    b->read = work_pages(v->read_max);
-    b->back = work_pages(v->raw_max);
+    b->read = source_pages(v->read_max);
+    b->back = source_pages(v->raw_max);
     return b->read && b->back ? 0 : -ENOMEM;
 }
 
@@ -218,7 +218,7 @@ int part_prove(const struct part *p, const struct config *c,
     v.slice = slice_shape(&cuts, h->part, c);
     find_largest(&v);
     pthread_mutex_init(&v.lock, NULL);
-    struct work w = { .jobs = jobs,
+    struct work w = { .jobs = jobs, .name = p->path,
                       .things = h->matrices + h->smalls + h->rests +
                                 h->experts,
                       .arg = &v, .open = open_bench, .one = prove_thing,

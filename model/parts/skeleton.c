@@ -29,7 +29,7 @@ static int write_rests(const struct part *p, int fd, const char *path,
                        struct error *error)
 {
     struct source source;
-    uint8_t *pages = work_pages(PART_REST_MAX);
+    uint8_t *pages = source_pages(PART_REST_MAX);
     int code = pages ? source_open(&source, p->path, error)
                      : error_set(error, -ENOMEM, "%s: no memory", path);
     if (code) {
@@ -46,7 +46,7 @@ static int write_rests(const struct part *p, int fd, const char *path,
                              "; sluice verify finds all", p->path, r->ref.at);
         if (code)
             break;
-        code = work_write(fd, from, r->ref.bytes, r->source_at);
+        code = file_write_all(fd, from, r->ref.bytes, r->source_at);
         if (code)
             error_set(error, code, "%s: %s", path, strerror(-code));
     }

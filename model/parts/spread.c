@@ -400,7 +400,7 @@ int spread_run(struct spread_facts *facts, const struct spread_options *o,
 {
     struct spreader s = { .o = o, .c = c, .facts = facts, .error = error };
     int64_t begin_ns = clock_ns();
-    assert(o->jobs && o->jobs <= SPREAD_JOBS_MAX);
+    assert(o->jobs && o->jobs <= WORK_JOBS_MAX);
     memset(facts, 0, sizeof *facts);
     for (uint32_t r = 0; r < CUTS_PARTS_MAX; r++) {
         s.folder[r] = -1;

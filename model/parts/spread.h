@@ -24,18 +24,17 @@
 
 #include "model/ckpt/cuts.h"
 #include "model/ckpt/error.h"
+#include "model/pack/work.h"
 
 struct kern;
 struct parts;
-
-enum { SPREAD_JOBS_MAX = 1024 };
 
 struct spread_options {
     const char *model; /* folder */
     struct cuts cuts;
     const char *dir[CUTS_PARTS_MAX]; /* folder of each part, made if it is not
                                       * there; NULL: this part is not written */
-    uint32_t jobs;  /* 1..SPREAD_JOBS_MAX */
+    uint32_t jobs;  /* 1..WORK_JOBS_MAX */
     bool     raw;   /* code nothing */
     bool     move;  /* remove each shard; every part has a folder */
     const struct kern *kern;

@@ -93,7 +93,7 @@ static int put(struct maker *m, uint32_t part, const void *from, uint64_t bytes,
                uint64_t at, struct error *why)
 {
     int fd = m->out[part].file.fd;
-    int code = work_write(fd, from, bytes, at);
+    int code = file_write_all(fd, from, bytes, at);
     if (code)
         return error_set(why, code, "%s: %s", m->s->path[part],
                          strerror(-code));
@@ -310,12 +310,12 @@ static int open_bench(void *arg, void **out)
     if (!b)
         return -ENOMEM;
     int code = mill_open(&b->mill, m->s->o->kern);
-    b->read = work_pages(m->read_max);
+    b->read = source_pages(m->read_max);
     b->coded = aligned_alloc(U3_ALIGN, round_up(m->coded_max, U3_ALIGN));
     for (uint32_t i = 0; i < EXPERT_TENSORS && m->t.experts; i++) {
         uint32_t rows, cols;
         expert_shape(i, m->s->c, &rows, &cols);
-        b->plane[i] = work_pages((uint64_t)rows * cols);
+        b->plane[i] = source_pages((uint64_t)rows * cols);
         if (!b->plane[i])
             code = -ENOMEM;
     }
@@ -452,10 +452,10 @@ static int finish_output(struct maker *m, uint32_t r, struct error *error)
     memcpy(page + BOX_OWN, h, sizeof *h);
     box_seal(page, PART_MAGIC, PART_VERSION, tables_at, out->tables,
              out->where.bytes);
-    int code = work_write(out->file.fd, out->tables, out->where.bytes,
+    int code = file_write_all(out->file.fd, out->tables, out->where.bytes,
                           tables_at);
     if (!code)
-        code = work_write(out->file.fd, page, sizeof page, 0);
+        code = file_write_all(out->file.fd, page, sizeof page, 0);
     if (!code) {
         out->open = false;
         code = replace_commit(&out->file, true);
@@ -499,7 +499,8 @@ static int make_files(struct maker *m, struct error *error)
     for (uint32_t r = 0; r < m->parts && !code; r++)
         if (m->s->path[r])
             code = open_output(m, r, error);
-    struct work w = { .jobs = m->s->o->jobs, .things = m->t.count, .arg = m,
+    struct work w = { .jobs = m->s->o->jobs, .things = m->t.count,
+                      .name = ckpt_path(m->s->k, m->s->file), .arg = m,
                       .open = open_bench, .one = do_thing,
                       .close = close_bench };
     if (!code)

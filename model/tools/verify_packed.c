@@ -97,7 +97,7 @@ static uint32_t jobs_of(const struct verify *v, const struct sidecar *s)
                         ? (v->memory_bytes - base) / prove_job_bytes(s)
                         : 0;
     jobs = jobs < room ? jobs : room;
-    jobs = jobs < PROVE_JOBS_MAX ? jobs : PROVE_JOBS_MAX;
+    jobs = jobs < WORK_JOBS_MAX ? jobs : WORK_JOBS_MAX;
     return jobs ? (uint32_t)jobs : 1; /* the floor has room for one */
 }
 

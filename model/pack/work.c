@@ -1,13 +1,10 @@
-/* work.c - threads that take things in order. */
-#include <errno.h>
+#include "model/pack/work.h"
+
+#include <assert.h>
 #include <pthread.h>
-#include <stdlib.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
-#include <unistd.h>
-
-#include "model/parts/parts_internal.h"
-
-enum { PAGE = 4096 };
 
 struct crew {
     const struct work *w;
@@ -22,8 +19,10 @@ static void failed(struct crew *c, int code, const struct error *why)
     pthread_mutex_lock(&c->lock);
     if (!c->code) {
         c->code = code;
-        error_set(c->error, code, "%s", why->code ? why->text
-                                                  : strerror(-code));
+        if (why->code)
+            error_set(c->error, code, "%s", why->text);
+        else
+            error_set(c->error, code, "%s: %s", c->w->name, strerror(-code));
     }
     pthread_mutex_unlock(&c->lock);
 }
@@ -59,8 +58,9 @@ static void *work(void *arg)
 int work_run(const struct work *w, struct error *error)
 {
     struct crew c = { .w = w, .error = error };
-    pthread_t thread[SPREAD_JOBS_MAX];
+    pthread_t thread[WORK_JOBS_MAX];
     uint32_t n = 0;
+    assert(w->jobs && w->jobs <= WORK_JOBS_MAX);
     pthread_mutex_init(&c.lock, NULL);
     for (; n + 1 < w->jobs && n + 1 < w->things; n++)
         if (pthread_create(&thread[n], NULL, work, &c))
@@ -70,25 +70,4 @@ int work_run(const struct work *w, struct error *error)
         pthread_join(thread[i], NULL);
     pthread_mutex_destroy(&c.lock);
     return c.code;
-}
-
-uint8_t *work_pages(uint64_t bytes)
-{
-    return aligned_alloc(PAGE, (bytes / PAGE + 3) * PAGE);
-}
-
-int work_write(int fd, const void *from, uint64_t bytes, uint64_t at)
-{
-    const uint8_t *next = from;
-    while (bytes) {
-        ssize_t n = pwrite(fd, next, bytes, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        next += n;
-        bytes -= (size_t)n;
-        at += (size_t)n;
-    }
-    return 0;
 }
