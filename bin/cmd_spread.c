@@ -167,7 +167,7 @@ static int join(struct spread_facts *facts, const struct spread_options *o,
                 struct error *error)
 {
     struct parts *p;
-    int err = parts_open(&p, a->parts.path, a->parts.count, c, error);
+    int err = parts_open(&p, a->parts.path, a->parts.count, NULL, c, error);
     if (err)
         return err;
     err = spread_join(facts, p, a->join, o, error);

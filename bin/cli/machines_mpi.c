@@ -155,6 +155,9 @@ const char *machines_options(struct k3_options *o)
     const struct peers *p = machines_peers(all);
     if (weights && weights != p->count)
         return "--rank-weights has another number than there are ranks";
+    if (weights && o->part_dirs)
+        return "--rank-weights does not go with --parts, which say whose the "
+               "rows are";
     if (weights && !cuts_weigh(&owned.cuts, weights, weight))
         return "--rank-weights: a rank has too small a share";
     o->peers = p;

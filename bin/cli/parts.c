@@ -15,5 +15,5 @@ int parts_find(struct parts **out, const struct parts_args *a,
                const struct config *c, struct error *error)
 {
     *out = NULL;
-    return a->count ? parts_open(out, a->path, a->count, c, error) : 0;
+    return a->count ? parts_open(out, a->path, a->count, NULL, c, error) : 0;
 }

@@ -88,6 +88,7 @@ struct k3 {
     struct kern    kern;
     struct ckpt   *ckpt;  /* NULL with parts */
     struct parts  *parts; /* or NULL */
+    struct owned   owned; /* with parts and several processes */
     struct weights weights; /* where all of them are */
     struct expert_form form;
     struct sidecars sidecars; /* coded weights that are used */

@@ -257,13 +257,10 @@ static int check_owned(const struct k3 *k, struct error *error)
     if (k->o.guest)
         return error_set(error, -ENOTSUP, "--drafter needs the whole head: "
                          "several processes have rows of it");
-    if (k->parts)
-        return error_set(error, -ENOTSUP, "several processes read the shards: "
-                         "--parts is for one");
     if (k->o.packed && strcmp(k->o.packed, "off") &&
         strcmp(k->o.packed, "auto"))
-        return error_set(error, -ENOTSUP, "several processes read the shards: "
-                         "--packed is auto or off");
+        return error_set(error, -ENOTSUP, "several processes read shards, or "
+                         "parts, which are coded: --packed is auto or off");
     return 0;
 }
 
@@ -271,13 +268,18 @@ static int check_owned(const struct k3 *k, struct error *error)
 static int open_weights(struct k3 *k, const char *dir, struct error *error)
 {
     int err = k->o.part_dirs
-                  ? parts_open(&k->parts, k->o.part_dir, k->o.part_dirs, &k->c,
-                               error)
+                  ? parts_open(&k->parts, k->o.part_dir, k->o.part_dirs,
+                               k->o.owned, &k->c, error)
                   : ckpt_open(&k->ckpt, dir, &k->c, error);
     if (err)
         return err;
     k->o.sidecars = k->parts ? NULL : &k->sidecars;
     k->o.parts = k->parts;
+    if (k->parts && k->o.owned) { /* they say whose the rows are */
+        k->owned = *k->o.owned;
+        k->owned.cuts = parts_cuts_of(k->parts, k->o.owned);
+        k->o.owned = &k->owned;
+    }
     if (k->o.owned)
         err = check_owned(k, error);
     else if (!k->parts)
@@ -317,12 +319,9 @@ static int open_plan(struct k3 *k, const char *dir, struct k3_shape *shape,
     if (!err)
         err = k3_shape_of(shape, k->ckpt, &k->c, &k->o, team_threads(k->team),
                           error);
+    if (!err)
+        err = time_decoding(k, shape);
     err = k3_agree_plan(k, shape, err, error);
-    if (err) {
-        k3_shape_free(shape);
-        return err;
-    }
-    err = time_decoding(k, shape);
     if (err) {
         k3_shape_free(shape);
         return err;

@@ -334,10 +334,11 @@ static int trunk_bytes(const struct builder *b, uint64_t *bytes)
             struct extent e;
             if (b->source->slices &&
                 b->t->steps.step[i].op != STEP_VECTORS) {
+                const struct row_range own = b->t->steps.step[i].own;
                 uint32_t rows, cols;
                 tensor_shape((enum tensor_role)role[j], b->c,
                              b->t->steps.step[i].layer, &rows, &cols);
-                *bytes += 2ull * rows * cols;
+                *bytes += 2ull * (own.end - own.begin) * cols;
                 continue;
             }
             int err = b->source->tensor(b->source->arg,

@@ -40,7 +40,7 @@ const char *weights_path(const struct weights *w, uint32_t file)
 
 uint32_t weights_place(const struct weights *w, uint32_t file)
 {
-    return w->parts ? parts_part_of(w->parts, file) : file;
+    return w->parts ? file % w->parts->held : file;
 }
 
 const char *weights_path_of(const struct weights *w, int layer,
@@ -116,7 +116,7 @@ static uint32_t slices_of_parts(const void *arg, int layer,
     const struct parts *p = ((const struct weights *)arg)->parts;
     uint32_t n = 0;
     _Static_assert((int)TILES_SLICES_MAX >= (int)CUTS_PARTS_MAX, "one a part");
-    for (uint32_t r = 0; r < p->cuts.parts; r++) {
+    for (uint32_t r = p->first; r < p->first + p->held; r++) {
         uint32_t file;
         const struct part_matrix *m = parts_matrix(p, layer, role, r, &file);
         if (!m)
@@ -146,7 +146,8 @@ struct tiles_source weights_source(const struct weights *w)
 {
     if (w->parts)
         return (struct tiles_source){ .tensor = from_parts, .arg = w,
-                                      .slices = slices_of_parts };
+                                      .slices = slices_of_parts,
+                                      .owned = w->owned };
     return (struct tiles_source){ .tensor = w->ckpt ? from_ckpt : from_layout,
                                   .arg = w, .coded = find_coded,
                                   .coded_arg = w, .owned = w->owned };
@@ -173,21 +174,24 @@ void weights_form(struct expert_form *f, const struct weights *w)
     *f = (struct expert_form){ 0 };
     if (!p || !config_moe_layers(p->c))
         return;
-    f->slices = p->cuts.parts;
+    f->slices = p->held;
     for (uint32_t r = 0; r < f->slices; r++) {
-        const struct slice_shape *s = &p->slice[r];
+        const struct slice_shape *s = &p->slice[p->first + r];
         f->slot_at[r] = (uint32_t)f->frame_bytes;
         for (uint32_t m = 0; m < SIDECAR_PLANES; m++) {
-            f->row[m][r] = s->row[m];
+            uint32_t before = p->slice[p->first].row[m].begin;
+            f->row[m][r] = (struct row_range){ s->row[m].begin - before,
+                                               s->row[m].end - before };
             f->at[m][r] = f->slot_at[r] + s->weights_at[m];
         }
-        f->frame_bytes += block_pages(s->weights_bytes + p->object_max[r]);
+        f->frame_bytes += block_pages(s->weights_bytes +
+                                      p->object_max[p->first + r]);
     }
     for (uint32_t m = 0; m < SIDECAR_PLANES; m++) {
         uint32_t rows, cols;
         expert_shape(2 * m + 1, p->c, &rows, &cols);
         f->plane_at[m] = (uint32_t)f->frame_bytes;
-        f->frame_bytes += (uint64_t)rows * cols;
+        f->frame_bytes += (uint64_t)f->row[m][f->slices - 1].end * cols;
     }
     f->frame_bytes = block_pages(f->frame_bytes);
     assert(f->frame_bytes <= UINT32_MAX); /* an expert is below 2 GiB */
@@ -199,10 +203,11 @@ static void place_slices(const struct parts *p, const struct expert_form *form,
     load->segment_count = 0;
     for (uint32_t r = 0; r < form->slices; r++) {
         uint32_t file;
-        const struct part_expert *e = parts_expert(p, layer, expert, r, &file);
+        const struct part_expert *e =
+            parts_expert(p, layer, expert, p->first + r, &file);
         if (!e)
             continue;
-        struct box_ref ref = slice_ref(e, &p->slice[r]);
+        struct box_ref ref = slice_ref(e, &p->slice[p->first + r]);
         load->segment[load->segment_count++] = (struct segment){
             .file = file, .at = form->slot_at[r], .offset_bytes = ref.at,
             .length_bytes = ref.bytes };
@@ -258,11 +263,11 @@ struct landing {
 static const char *open_slice(const struct landing *j, uint32_t r)
 {
     const struct k3 *k = j->k;
-    const struct slice_shape *s = &k->parts->slice[r];
+    const struct slice_shape *s = &k->parts->slice[k->parts->first + r];
     uint32_t file;
     uint8_t *frame = j->load->frame;
-    const struct part_expert *e = parts_expert(k->parts, j->layer, j->expert,
-                                               r, &file);
+    const struct part_expert *e = parts_expert(
+        k->parts, j->layer, j->expert, k->parts->first + r, &file);
     const uint8_t *weights = frame + k->form.slot_at[r];
     const uint8_t *object = weights + s->weights_bytes;
     if (!e)
@@ -278,7 +283,7 @@ static const char *open_slice(const struct landing *j, uint32_t r)
     uint8_t *plane[SIDECAR_PLANES];
     for (uint32_t m = 0; m < SIDECAR_PLANES; m++)
         plane[m] = frame + k->form.plane_at[m] +
-                   (size_t)s->row[m].begin * s->plane[m].cols;
+                   (size_t)k->form.row[m][r].begin * s->plane[m].cols;
     slice_expand(plane, object, e, s);
     return NULL;
 }
@@ -294,10 +299,10 @@ static void open_some(void *arg, size_t begin, size_t end, unsigned worker)
 static int mend(struct landing *j, uint32_t r)
 {
     struct k3 *k = j->k;
-    uint32_t file;
+    uint32_t file, part = k->parts->first + r;
     const struct part_expert *e = parts_expert(k->parts, j->layer, j->expert,
-                                               r, &file);
-    struct box_ref ref = slice_ref(e, &k->parts->slice[r]);
+                                               part, &file);
+    struct box_ref ref = slice_ref(e, &k->parts->slice[part]);
     const char *path = parts_path(k->parts, file);
     k->mended++;
     int err = coded_read_again(k, path, ref.at, ref.bytes,

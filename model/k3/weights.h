@@ -27,7 +27,7 @@ struct weights {
     const struct sidecars *sidecars; /* or NULL; with ckpt or layout */
     const struct sidecars *trunk, *scales; /* of these, what is used */
     const struct parts    *parts;
-    const struct owned    *owned; /* these rows of shards; NULL: all */
+    const struct owned    *owned; /* these rows; NULL: all */
 };
 
 /* The frame of an expert that lies in slices: each lands with its weights
@@ -36,7 +36,8 @@ struct weights {
 struct expert_form {
     uint32_t slices; /* 0: the tensors are at load.part_at */
     uint32_t slot_at[CUTS_PARTS_MAX]; /* byte of the frame, of a slice */
-    /* By matrix, w1 w2 w3: the rows of a slice, and where the first is. */
+    /* By matrix, w1 w2 w3: the rows of a slice, counted from the first that is
+     * owned, and where the first of the slice is. */
     struct row_range row[SIDECAR_PLANES][CUTS_PARTS_MAX];
     uint32_t at[SIDECAR_PLANES][CUTS_PARTS_MAX];
     uint32_t plane_at[SIDECAR_PLANES];

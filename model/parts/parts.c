@@ -88,9 +88,48 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 
 /* ---- files ---- */
 
-/* Take a file of a folder, the i-th of `count` by name. */
-static int take_file(struct parts *p, const char *path, uint32_t folders,
-                     uint32_t i, uint32_t count, struct error *error)
+/* The folders that are asked for files of parts. */
+struct asked {
+    struct folders folders;
+    const struct owned *share; /* or NULL */
+};
+
+/* The first file says of what the others are. */
+static int begin_files(struct parts *p, const struct part *part,
+                       const struct asked *a, struct error *error)
+{
+    const struct part_head *h = part->head;
+    uint32_t ranks = a->share ? a->share->cuts.parts : 1;
+    if (h->parts % ranks)
+        return error_set(error, -EINVAL, "%s: a model in %" PRIu32 " parts "
+                         "cannot be shared by %" PRIu32 " processes evenly",
+                         part->path, h->parts, ranks);
+    p->cuts = part_cuts(h);
+    p->model = h->model;
+    p->shards = h->shards;
+    p->held = h->parts / ranks;
+    p->first = a->share ? a->share->part * p->held : 0;
+    p->held_cuts.parts = p->held;
+    memcpy(p->held_cuts.weight, p->cuts.weight + p->first,
+           p->held * sizeof *p->cuts.weight);
+    p->files = h->shards * p->held;
+    p->file = calloc(p->files, sizeof *p->file);
+    return p->file ? 0 : no_memory(error);
+}
+
+static const char *any_file(const struct parts *p)
+{
+    for (uint32_t f = 0; f < p->files; f++)
+        if (p->file[f].part)
+            return p->file[f].part->path;
+    return "the other parts";
+}
+
+/* Take a file of a folder, the i-th of `count` by name; *other: its part is
+ * held by another process. */
+static int take_file(struct parts *p, const char *path, const struct asked *a,
+                     uint32_t i, uint32_t count, bool *other,
+                     struct error *error)
 {
     struct part *part;
     struct stat st;
@@ -100,28 +139,22 @@ static int take_file(struct parts *p, const char *path, uint32_t folders,
     if (code)
         return code;
     const struct part_head *h = part->head;
-    if (!p->file) {
-        p->cuts = part_cuts(h);
-        p->model = h->model;
-        p->shards = h->shards;
-        p->files = h->shards * h->parts;
-        p->file = calloc(p->files, sizeof *p->file);
-        if (!p->file)
-            code = no_memory(error);
-    }
+    if (!p->file)
+        code = begin_files(p, part, a, error);
     const struct cuts cuts = part_cuts(h);
-    uint32_t number = h->shard * h->parts + h->part;
+    uint32_t number = h->shard * p->held + h->part - p->first;
+    *other = h->part < p->first || h->part - p->first >= p->held;
     if (!code && (memcmp(&cuts, &p->cuts, sizeof cuts) ||
                   memcmp(&h->model, &p->model, sizeof h->model) ||
                   h->shards != p->shards))
         code = error_set(error, -EBADMSG, "%s: is of another model, or was cut "
-                         "otherwise, than %s", path,
-                         p->file[0].part ? p->file[0].part->path
-                                         : "the other parts");
-    else if (!code && h->parts != folders)
+                         "otherwise, than %s", path, any_file(p));
+    else if (!code && !a->share && h->parts != a->folders.count)
         code = error_set(error, -ENOENT, "%s: is part %" PRIu32 " of %" PRIu32
                          ", but the folders given are %" PRIu32, path, h->part,
-                         h->parts, folders);
+                         h->parts, a->folders.count);
+    else if (!code && *other)
+        part_close(part);
     else if (!code && p->file[number].part)
         code = error_set(error, -EBADMSG, "%s: is the same part as %s", path,
                          p->file[number].part->path);
@@ -131,19 +164,22 @@ static int take_file(struct parts *p, const char *path, uint32_t folders,
                          ": some are missing; sluice spread goes on where it "
                          "stopped", path, h->shard + 1, h->shards, i + 1,
                          count);
-    if (code) {
+    if (code)
         part_close(part);
+    if (code || *other)
         return code;
-    }
     p->file[number] = (struct part_file){ part, st };
     return 0;
 }
 
-static int take_folder(struct parts *p, const char *dir, uint32_t folders,
-                       struct error *error)
+static int take_folder(struct parts *p, const char *dir,
+                       const struct asked *a, struct error *error)
 {
     struct dirent **entry;
+    bool other = false;
     int n = scandir(dir, &entry, is_part, by_name), code = 0;
+    if (n < 0 && errno == ENOENT && a->share && a->folders.count > 1)
+        return 0;
     if (n < 0)
         return error_set(error, -errno, "%s: %s", dir, strerror(errno));
     if (!n)
@@ -152,9 +188,9 @@ static int take_folder(struct parts *p, const char *dir, uint32_t folders,
         char *path = malloc(strlen(dir) + strlen(entry[i]->d_name) + 2);
         if (path)
             sprintf(path, "%s/%s", dir, entry[i]->d_name);
-        if (!code)
-            code = path ? take_file(p, path, folders, (uint32_t)i,
-                                    (uint32_t)n, error)
+        if (!code && !other)
+            code = path ? take_file(p, path, a, (uint32_t)i, (uint32_t)n,
+                                    &other, error)
                         : no_memory(error);
         free(path);
         free(entry[i]);
@@ -171,6 +207,12 @@ static size_t row_of(const struct parts *p, int layer, enum tensor_role role)
     return row * T_COUNT + role;
 }
 
+/* The part whose copy of a layer's small tensors is read. */
+static uint32_t small_from(const struct parts *p, int layer)
+{
+    return p->first + cuts_small_from(&p->held_cuts, layer);
+}
+
 static void index_file(struct parts *p, uint32_t file)
 {
     const struct part *part = p->file[file].part;
@@ -183,12 +225,12 @@ static void index_file(struct parts *p, uint32_t file)
     for (uint32_t i = 0; i < part->head->smalls; i++) {
         const struct part_small *s = &part->small[i];
         size_t at = row_of(p, s->layer, (enum tensor_role)s->role);
-        if (cuts_small_from(&p->cuts, s->layer) == r)
+        if (small_from(p, s->layer) == r)
             p->small[at] = (struct part_small_place){ file, s };
     }
     for (uint32_t i = 0; i < part->head->experts; i++) {
         const struct part_expert *e = &part->expert[i];
-        p->expert[e->number][0] = file / n;
+        p->expert[e->number][0] = file / p->held;
         p->expert[e->number][1] = i;
         if (e->scales.ref.bytes > p->object_max[r])
             p->object_max[r] = e->scales.ref.bytes;
@@ -199,7 +241,7 @@ static int lacks(const struct parts *p, const char *name, uint32_t part,
                  struct error *error)
 {
     return error_set(error, -EBADMSG, "%s: part %" PRIu32 " lacks its rows of "
-                     "%s", p->file[part].part->path, part, name);
+                     "%s", p->file[part - p->first].part->path, part, name);
 }
 
 static int check_trunk(const struct parts *p, struct error *error)
@@ -214,10 +256,10 @@ static int check_trunk(const struct parts *p, struct error *error)
             tensor_name(name, role, l);
             if (cuts_small(role, p->c, l)) {
                 if (!parts_small(p, l, role, &file))
-                    return lacks(p, name, cuts_small_from(&p->cuts, l), error);
+                    return lacks(p, name, small_from(p, l), error);
                 continue;
             }
-            for (uint32_t r = 0; r < p->cuts.parts; r++) {
+            for (uint32_t r = p->first; r < p->first + p->held; r++) {
                 struct row_range own = cuts_rows(&p->cuts, r, role, p->c, l);
                 bool has = parts_matrix(p, l, role, r, &file) != NULL;
                 if (has != (own.begin < own.end))
@@ -233,11 +275,11 @@ static int check_experts(const struct parts *p, struct error *error)
 {
     uint64_t all = (uint64_t)config_moe_layers(p->c) * p->c->experts;
     for (uint64_t i = 0; i < all; i++)
-        for (uint32_t r = 0; r < p->cuts.parts; r++) {
+        for (uint32_t r = p->first; r < p->first + p->held; r++) {
             char name[TENSOR_NAME_BYTES];
             uint32_t shard = p->expert[i][0], rank = p->expert[i][1];
             const struct part *part =
-                p->file[shard * p->cuts.parts + r].part;
+                p->file[shard * p->held + r - p->first].part;
             if (!p->slice[r].weights_bytes ||
                 (rank < part->head->experts &&
                  part->expert[rank].number == i))
@@ -252,10 +294,12 @@ static int check_experts(const struct parts *p, struct error *error)
 
 static int check_sources(const struct parts *p, struct error *error)
 {
+    if (!p->file)
+        return error_set(error, -ENOENT, "none of the folders given is here");
     for (uint32_t f = 0; f < p->files; f++) {
         const struct part *one = p->file[f].part;
         const struct part *first =
-            p->file[f - parts_part_of(p, f)].part;
+            p->file[f - f % p->held].part;
         if (!one)
             return error_set(error, -ENOENT, "part %" PRIu32 " of %" PRIu32
                              " is missing", parts_part_of(p, f),
@@ -288,23 +332,24 @@ int parts_index(struct parts *p, struct error *error)
 }
 
 int parts_open(struct parts **out, const char *const *dir, uint32_t n,
-               const struct config *c, struct error *error)
+               const struct owned *share, const struct config *c,
+               struct error *error)
 {
-    struct folders folders = { 0 };
+    struct asked a = { .share = share };
     *out = NULL;
     struct parts *p = calloc(1, sizeof *p);
     if (!p)
         return no_memory(error);
     p->c = c;
-    int code = find_folders(&folders, dir, n, error);
-    for (uint32_t i = 0; i < folders.count && !code; i++)
-        code = take_folder(p, folders.dir[i], folders.count, error);
+    int code = find_folders(&a.folders, dir, n, error);
+    for (uint32_t i = 0; i < a.folders.count && !code; i++)
+        code = take_folder(p, a.folders.dir[i], &a, error);
     if (!code)
         code = check_sources(p, error);
     if (!code)
         code = parts_index(p, error);
-    for (uint32_t i = 0; i < folders.count; i++)
-        free(folders.dir[i]);
+    for (uint32_t i = 0; i < a.folders.count; i++)
+        free(a.folders.dir[i]);
     if (code) {
         parts_close(p);
         return code;
@@ -339,7 +384,7 @@ uint32_t parts_file_of(const struct parts *p, int layer, enum tensor_role role)
     uint32_t file = 0;
     if (parts_small(p, layer, role, &file))
         return file;
-    for (uint32_t r = 0; r < p->cuts.parts; r++)
+    for (uint32_t r = p->first; r < p->first + p->held; r++)
         if (parts_matrix(p, layer, role, r, &file))
             return file;
     return 0;
@@ -387,10 +432,18 @@ const struct part_expert *parts_expert(const struct parts *p, uint32_t layer,
                                        uint32_t *file)
 {
     uint32_t number = (layer - p->c->first_dense) * p->c->experts + expert;
-    *file = p->expert[number][0] * p->cuts.parts + part;
+    *file = p->expert[number][0] * p->held + part - p->first;
     return p->slice[part].weights_bytes
                ? &p->file[*file].part->expert[p->expert[number][1]]
                : NULL;
+}
+
+struct cuts parts_cuts_of(const struct parts *p, const struct owned *share)
+{
+    struct cuts cuts = { .parts = share->cuts.parts };
+    for (uint32_t i = 0; i < p->cuts.parts; i++)
+        cuts.weight[i / p->held] += p->cuts.weight[i];
+    return cuts;
 }
 
 uint64_t parts_memory_bytes(const struct parts *p)

@@ -1,8 +1,10 @@
 /* parts.h - a model in N parts: where the rows of its tensors are.
  *
  * Each part is a folder with a file for every shard (part.h). The folders may
- * be on any drives and are given in any order. A file of the model has a
- * number: that of its shard times N, and its part's.
+ * be on any drives and are given in any order. One process holds all parts; of
+ * several that share a model each holds some that follow each other
+ * (ckpt/owned.h). A file has a number: that of its shard times the parts held,
+ * and that of its part among those.
  *
  *     parts_open -> { parts_matrix, parts_small, parts_expert }
  *     -> parts_close
@@ -20,6 +22,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+#include "model/ckpt/owned.h"
 #include "model/parts/part.h"
 #include "model/parts/slice.h"
 
@@ -42,11 +45,13 @@ struct parts {
     struct cuts cuts;
     struct identity model;
     const struct config *c; /* the caller's */
-    uint32_t shards, files; /* files = shards * cuts.parts */
+    uint32_t first, held;   /* parts held: [first, first + held) */
+    struct cuts held_cuts;  /* their weights */
+    uint32_t shards, files; /* files = shards * held */
     struct part_file *file; /* [files] */
     struct slice_shape slice[CUTS_PARTS_MAX];
     uint64_t object_max[CUTS_PARTS_MAX]; /* bytes of any object of a part */
-    struct part_place *matrix;      /* [layers + 1][T_COUNT][parts] */
+    struct part_place *matrix;      /* [layers + 1][T_COUNT][cuts.parts] */
     struct part_small_place *small; /* [layers + 1][T_COUNT] */
     /* [moe layers * experts]: shard, and place in its files' tables */
     uint32_t (*expert)[2];
@@ -54,15 +59,21 @@ struct parts {
 
 /* Open the folders dir[0 .. n). Instead of a folder may stand a text file with
  * a folder a line, relative to its own. The config stays the caller's and must
- * outlive *out. */
+ * outlive *out.
+ *
+ * `share` NULL: all parts. Else the parts of process share->part of
+ * share->cuts.parts are held: the model has that many parts or a multiple, and
+ * each process has as many. Folders of other parts, and those that are not on
+ * this machine, are passed over. */
 int  parts_open(struct parts **out, const char *const *dir, uint32_t n,
-                const struct config *c, struct error *error);
+                const struct owned *share, const struct config *c,
+                struct error *error);
 void parts_close(struct parts *p);
 
 const char *parts_path(const struct parts *p, uint32_t file);
 static inline uint32_t parts_part_of(const struct parts *p, uint32_t file)
 {
-    return file % p->cuts.parts;
+    return p->first + file % p->held;
 }
 /* The first file, if any, with rows of a tensor, for sentences. */
 uint32_t parts_file_of(const struct parts *p, int layer,
@@ -70,7 +81,11 @@ uint32_t parts_file_of(const struct parts *p, int layer,
 /* As ckpt_changed. */
 int  parts_changed(const struct parts *p, struct error *error);
 
-/* The rows of a matrix that part r has; NULL: none. *file is set. */
+/* What each of the processes owns that hold parts as `share` says. */
+struct cuts parts_cuts_of(const struct parts *p, const struct owned *share);
+
+/* The rows of a matrix that a part has, which is held; NULL: none. *file is
+ * set. */
 const struct part_matrix *parts_matrix(const struct parts *p, int layer,
                                        enum tensor_role role, uint32_t part,
                                        uint32_t *file);

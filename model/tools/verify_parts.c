@@ -63,7 +63,7 @@ int verify_parts(struct verify_facts *facts, const struct verify_options *o,
     int code = config_load(&c, o->dir, error);
     if (code)
         return code;
-    if (parts_open(&p, dir, dirs, &c, &why)) {
+    if (parts_open(&p, dir, dirs, NULL, &c, &why)) {
         found(&l, why.text);
     } else {
         code = look_at_files(&l, p, error);

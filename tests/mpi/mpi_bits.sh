@@ -6,11 +6,14 @@
 #         resident, with drafts, sampling, prompts that begin alike and unequal
 #         shares; compared byte by byte with one process. Bytes by count: what
 #         is read at open and in passes, of all ranks, is what one process reads
-#         and the small tensors of each layer once more for each other rank.
+#         and the small tensors of each layer once more for each other rank. The
+#         same from parts, of which each rank has its own.
 . tests/mpi/ranks.sh
 ids=1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7
 "$S" synth "$D/m" --preset tiny > "$D/out" 2>&1
 verdict $? "a model"
+mkdir "$D/slim"
+cp "$D"/m/*.json "$D"/m/*.model "$D/slim"
 "$S" run "$D/m" --ids $ids -n 12 --ignore-eos -t 1 --logits "$D/l" \
     --report "$D/r" > "$D/want" 2> "$D/err"
 verdict $? "one process, without mpirun"
@@ -65,5 +68,39 @@ for p in $NP; do
         2> "$D/err" && cmp "$D/out" "$D/want" &&
         python3 tests/mpi/shares.py "$D/m" "$D/r" "$D/r2" > "$D/out" 2>&1
     verdict $? "$p ranks, unequal shares: ids, and each byte is read once"
+    # Parts: two for each rank, of unequal weights, in any order; of the model
+    # itself only config and tokenizer are there.
+    all= to= i=0
+    while [ "$i" -lt $((2 * p)) ]; do
+        to="$to --to $D/p$p.$i=$((i % 3 + 1))"
+        all="--parts $D/p$p.$i $all"
+        i=$((i + 1))
+    done
+    # shellcheck disable=SC2086
+    "$S" spread "$D/m" $to > "$D/out" 2> "$D/err" &&
+        "$S" run "$D/slim" --ids $ids -n 12 --ignore-eos -t 1 $all \
+            --policy none --prefetch none --report "$D/r3" > "$D/out" \
+            2> "$D/err" &&
+        ranks "$p" run "$D/slim" --ids $ids -n 12 --ignore-eos -t 1 $all \
+            --policy none --prefetch none --report "$D/r2" --logits "$D/l2" \
+            > "$D/out" 2> "$D/err" && cmp "$D/out" "$D/want" &&
+        cmp "$D/l2" "$D/l" &&
+        python3 tests/mpi/shares.py "$D/m" "$D/r3" "$D/r2" > "$D/out" 2>&1
+    verdict $? "$p ranks, two parts each: ids, logits, each byte is read once"
+    # shellcheck disable=SC2086
+    ranks "$p" run "$D/slim" --ids $ids -n 12 --ignore-eos -t 1 $all \
+        -m 90M --logits "$D/l2" > "$D/out" 2> "$D/err" &&
+        cmp "$D/l2" "$D/l"
+    verdict $? "$p ranks, parts resident: logits"
 done
+if [ "$p" -gt 1 ]; then
+    ranks "$p" run "$D/slim" --ids $ids --parts "$D/p$p.0" --parts \
+        "$D/nowhere" > "$D/out" 2> "$D/err"
+    [ $? -eq 1 ] && grep -q "part 1 of $((2 * p)) is missing" "$D/err"
+    verdict $? "a part that no folder has: one sentence"
+    ranks $((p + 1)) run "$D/slim" --ids $ids --parts "$D/p$p.0" > "$D/out" \
+        2> "$D/err"
+    [ $? -eq 1 ] && grep -q "cannot be shared by $((p + 1)) processes" "$D/err"
+    verdict $? "parts that the ranks cannot share evenly: one sentence"
+fi
 echo "1..$n"

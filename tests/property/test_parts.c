@@ -258,7 +258,7 @@ static uint64_t stored_trunk(void)
     struct parts *p;
     uint64_t sum = 0;
     demand(config_load(&c, dir, &error), &error);
-    demand(parts_open(&p, part_dir, 3, &c, &error), &error);
+    demand(parts_open(&p, part_dir, 3, NULL, &c, &error), &error);
     for (uint32_t f = 0; f < p->files; f++) {
         const struct part *x = p->file[f].part;
         for (uint32_t i = 0; i < x->head->matrices; i++)
@@ -317,7 +317,7 @@ static void damage_is_refused(void **state)
     uint64_t at[2];
     (void)state;
     demand(config_load(&c, dir, &error), &error);
-    demand(parts_open(&p, part_dir, 3, &c, &error), &error);
+    demand(parts_open(&p, part_dir, 3, NULL, &c, &error), &error);
     const struct part *x = p->file[2 * 3 + 1].part; /* layer 2, part 1 */
     snprintf(path, sizeof path, "%s", x->path);
     at[0] = x->block[0].at + x->block[0].bytes / 2;
