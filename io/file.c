@@ -133,6 +133,36 @@ int file_write_all(int fd, const void *from, uint64_t bytes, uint64_t at)
     return 0;
 }
 
+int file_append_all(int fd, const void *from, uint64_t bytes)
+{
+    for (const char *next = from; bytes;) {
+        ssize_t n = write(fd, next, bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        next += n;
+        bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+int file_first(const char *path, int flags, void *to, uint32_t bytes)
+{
+    struct stat st;
+    ssize_t n;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | flags);
+    if (fd < 0)
+        return -errno;
+    int err = fstat(fd, &st) ? -errno : S_ISREG(st.st_mode) ? 0 : -EINVAL;
+    do
+        n = err ? 0 : pread(fd, to, bytes, 0);
+    while (n < 0 && errno == EINTR);
+    err = n < 0 ? -errno : err;
+    close(fd);
+    return err ? err : (int)n;
+}
+
 void file_drop(const struct io_file *f, uint64_t offset, uint64_t bytes)
 {
     posix_fadvise(f->fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);

@@ -41,6 +41,12 @@ int file_demote(struct io_file *f, int refused);
 int file_read_all(int fd, void *to, uint64_t bytes, uint64_t at);
 /* -EIO: the file takes nothing. Part of it may be written. */
 int file_write_all(int fd, const void *from, uint64_t bytes, uint64_t at);
+/* The same where the descriptor stands. */
+int file_append_all(int fd, const void *from, uint64_t bytes);
+
+/* The first bytes of a regular file; returns how many it has, `bytes` at most.
+ * -EINVAL: it is none; or what open, with more `flags`, or the read said. */
+int file_first(const char *path, int flags, void *to, uint32_t bytes);
 
 /* Forget the pages of a range that was read through the page cache. */
 void file_drop(const struct io_file *f, uint64_t offset, uint64_t bytes);

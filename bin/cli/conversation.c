@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "io/file.h"
 #include "io/replace.h"
 #include "model/ckpt/slurp.h"
 #include "model/constraint.h"
@@ -191,17 +191,6 @@ int conversation_prompt(const struct conversation *c,
     return err;
 }
 
-static int write_all(int fd, const struct buffer *b)
-{
-    for (size_t at = 0; at < b->count;) {
-        ssize_t n = write(fd, b->bytes + at, b->count - at);
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        at += n > 0 ? (size_t)n : 0;
-    }
-    return 0;
-}
-
 int conversation_save(const struct conversation *c, const char *path,
                       struct error *error)
 {
@@ -211,7 +200,7 @@ int conversation_save(const struct conversation *c, const char *path,
     if (!err)
         err = replace_open(&to, path, 0);
     if (!err) {
-        err = write_all(to.fd, &body);
+        err = file_append_all(to.fd, body.bytes, body.count);
         if (err)
             replace_abort(&to);
         else

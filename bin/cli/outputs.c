@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/file.h"
 #include "model/parts/part.h"
 
 /* What a path leads to: a file, or a name in a folder where none is yet. */
@@ -122,12 +123,10 @@ static bool is_coded(const struct place *p)
 {
     char path[sizeof p->folder + sizeof p->name + 1], begin[8] = "";
     snprintf(path, sizeof path, "%s/%s", p->folder, p->name);
-    int fd = p->there ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
-    bool whole = fd >= 0 && pread(fd, begin, sizeof begin, 0) == sizeof begin;
-    if (fd >= 0)
-        close(fd);
-    return whole && (!memcmp(begin, SIDECAR_MAGIC, sizeof begin) ||
-                     !memcmp(begin, PART_MAGIC, sizeof begin));
+    return p->there &&
+           file_first(path, 0, begin, sizeof begin) == sizeof begin &&
+           (!memcmp(begin, SIDECAR_MAGIC, sizeof begin) ||
+            !memcmp(begin, PART_MAGIC, sizeof begin));
 }
 
 /* Does its name belong to the model that its folder holds, be it there or

@@ -11,6 +11,7 @@
 
 #include "bin/cli/outputs.h"
 #include "io/clock.h"
+#include "io/file.h"
 #include "model/k3/tiles.h"
 #include "model/sluice.h"
 #include "sched/event_ring.h"
@@ -75,12 +76,8 @@ static const char *const class_name[READ_CLASSES] = { "demand", "trunk",
 
 static void flush(struct timeline *t)
 {
-    for (size_t at = 0; at < t->used && !t->code;) {
-        ssize_t n = write(t->file.r.fd, t->out + at, t->used - at);
-        if (n < 0 && errno != EINTR)
-            t->code = -errno;
-        at += n > 0 ? (size_t)n : 0;
-    }
+    if (!t->code)
+        t->code = file_append_all(t->file.r.fd, t->out, t->used);
     t->used = 0;
 }
 

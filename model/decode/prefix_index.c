@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/file.h"
 #include "io/replace.h"
 
 enum { INDEX_BYTES_MAX = 64 << 20, LINE_BYTES = 160 };
@@ -208,15 +209,9 @@ static bool is_ours(const char *path)
 {
     static const char begin[] = "clock ";
     char text[sizeof begin - 1];
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
-        return errno == ENOENT;
-    bool ours = !fstat(fd, &st) && S_ISREG(st.st_mode) &&
-                (!st.st_size || (read(fd, text, sizeof text) == sizeof text &&
-                                 !memcmp(text, begin, sizeof text)));
-    close(fd);
-    return ours;
+    int got = file_first(path, O_NOFOLLOW, text, sizeof text);
+    return !got || got == -ENOENT ||
+           (got == sizeof text && !memcmp(text, begin, got));
 }
 
 int prefix_index_write(const struct prefix_index *x, const char *dir)

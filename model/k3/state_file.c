@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "compute/crc32c.h"
+#include "io/file.h"
 #include "io/replace.h"
 
 enum {
@@ -125,39 +126,11 @@ static uint32_t header_crc(const struct file_header *h)
 
 /* ---- bytes ---- */
 
-static int write_all(int fd, const void *bytes, uint64_t length, uint64_t at)
-{
-    for (uint64_t done = 0; done < length;) {
-        ssize_t n = pwrite(fd, (const uint8_t *)bytes + done, length - done,
-                           (off_t)(at + done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n ? -errno : -EIO;
-        done += (uint64_t)n;
-    }
-    return 0;
-}
-
-static int read_all(int fd, void *bytes, uint64_t length, uint64_t at)
-{
-    for (uint64_t done = 0; done < length;) {
-        ssize_t n = pread(fd, (uint8_t *)bytes + done, length - done,
-                          (off_t)(at + done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n ? -errno : -ENODATA;
-        done += (uint64_t)n;
-    }
-    return 0;
-}
-
 typedef int move_fn(int fd, void *bytes, uint64_t length, uint64_t at);
 
 static int move_out(int fd, void *bytes, uint64_t length, uint64_t at)
 {
-    int err = write_all(fd, bytes, length, at);
+    int err = file_write_all(fd, bytes, length, at);
     uint64_t end = at + length;
     if (!err && end / WRITEBACK_BYTES != at / WRITEBACK_BYTES)
         (void)!sync_file_range(fd, 0, (off_t)end, SYNC_FILE_RANGE_WRITE);
@@ -166,7 +139,7 @@ static int move_out(int fd, void *bytes, uint64_t length, uint64_t at)
 
 static int move_in(int fd, void *bytes, uint64_t length, uint64_t at)
 {
-    return read_all(fd, bytes, length, at);
+    return file_read_all(fd, bytes, length, at);
 }
 
 /* Move the spans to or from the file, in pieces that end at the blocks' ends,
@@ -207,10 +180,10 @@ static int write_file(int fd, const struct spans *spans,
         h->table_crc = crc32c(0, crc, h->blocks * sizeof *crc);
         h->header_crc = header_crc(h);
         memcpy(page, h, sizeof *h);
-        err = write_all(fd, page, PAGE, 0);
+        err = file_write_all(fd, page, PAGE, 0);
     }
     if (!err)
-        err = write_all(fd, crc, table, PAGE);
+        err = file_write_all(fd, crc, table, PAGE);
     free(crc);
     free(page);
     return err;
@@ -220,23 +193,15 @@ int state_replaces(const char *path, struct error *error)
 {
     char begin[sizeof magic - 1];
     uint32_t same = 0;
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0 && errno == ENOENT)
-        return 0;
-    bool ours = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode);
-    if (ours && st.st_size) {
-        ssize_t got = pread(fd, begin, sizeof begin, 0);
-        for (ssize_t i = 0; i < got; i++)
-            same += begin[i] == magic[i];
-        /* It may be cut, or a byte damaged. */
-        ours = got == sizeof begin ? same + 1 >= sizeof begin
-                                   : got > 0 && same == (size_t)got;
-    }
-    if (fd >= 0)
-        close(fd);
-    return ours ? 0
-                : error_set(error, -EEXIST, "%s: is not a saved sequence, and "
+    int got = file_first(path, 0, begin, sizeof begin);
+    for (int i = 0; i < got; i++)
+        same += begin[i] == magic[i];
+    /* It may be cut, or a byte damaged. */
+    bool ours = got == sizeof begin ? same + 1 >= sizeof begin
+                                    : got >= 0 && same == (uint32_t)got;
+    return ours || got == -ENOENT
+               ? 0
+               : error_set(error, -EEXIST, "%s: is not a saved sequence, and "
                             "is left as it is", path);
 }
 
@@ -354,13 +319,13 @@ static int begin_reading(struct reading *r, const char *path,
         err = bad(error, path, "not a saved sequence");
     if (!err) {
         r->file_bytes = (uint64_t)st.st_size;
-        int read = read_all(r->fd, &r->h, sizeof r->h, 0);
+        int read = file_read_all(r->fd, &r->h, sizeof r->h, 0);
         err = read ? failed(error, path, read)
                    : check_header(&r->h, r->file_bytes, s, owner, path, error);
     }
     if (!err) {
         r->crc = malloc(r->h.blocks * sizeof *r->crc + 1);
-        int read = r->crc ? read_all(r->fd, r->crc,
+        int read = r->crc ? file_read_all(r->fd, r->crc,
                                      r->h.blocks * sizeof *r->crc, PAGE)
                           : -ENOMEM;
         if (read)
@@ -402,7 +367,7 @@ static int read_ids(uint32_t **out, const struct reading *r, const char *path,
     if (bytes > r->h.payload_bytes)
         bytes = r->h.payload_bytes;
     uint8_t *room = malloc(bytes + 1);
-    int err = room ? read_all(r->fd, room, bytes,
+    int err = room ? file_read_all(r->fd, room, bytes,
                               PAGE + table_bytes(r->h.blocks))
                    : -ENOMEM;
     if (err)

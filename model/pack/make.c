@@ -1,13 +1,10 @@
 /* make.c - one sidecar from one shard. Threads take things in order, code them
  * in any, and give them their place in the file in order again. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "compute/crc32c.h"
 #include "compute/u3.h"
@@ -349,17 +346,10 @@ static int finish(struct maker *m, struct sidecar_head *head)
 static bool is_ours(const char *path)
 {
     char begin[sizeof SIDECAR_MAGIC - 1], none[sizeof begin] = { 0 };
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return errno == ENOENT;
-    bool ours = !fstat(fd, &st) && S_ISREG(st.st_mode) &&
-                (!st.st_size ||
-                 (pread(fd, begin, sizeof begin, 0) == sizeof begin &&
-                  (!memcmp(begin, SIDECAR_MAGIC, sizeof begin) ||
-                   !memcmp(begin, none, sizeof begin))));
-    close(fd);
-    return ours;
+    int got = file_first(path, 0, begin, sizeof begin);
+    return !got || got == -ENOENT ||
+           (got == sizeof begin && (!memcmp(begin, SIDECAR_MAGIC, got) ||
+                                    !memcmp(begin, none, got)));
 }
 
 static int make_file(struct maker *m)

@@ -11,6 +11,7 @@
 #include "compute/crc32c.h"
 #include "compute/u3.h"
 #include "io/clock.h"
+#include "io/file.h"
 #include "model/pack/source.h"
 #include "model/parts/parts_internal.h"
 

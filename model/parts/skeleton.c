@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "compute/crc32c.h"
+#include "io/file.h"
 #include "model/pack/source.h"
 #include "model/parts/parts_internal.h"
 

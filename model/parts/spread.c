@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "io/clock.h"
+#include "io/file.h"
 #include "model/parts/parts_internal.h"
 
 #define SKELETON "/.sluice-skeleton"
@@ -200,19 +201,13 @@ static bool is_there(struct spreader *s, uint32_t f, uint32_t r)
  * damaged or not. After --move a part of another may be all there is of it. */
 static int check_place(struct spreader *s, const char *path)
 {
-    static const char magic[] = PART_MAGIC;
-    char begin[sizeof magic - 1];
-    struct stat st;
+    char begin[sizeof PART_MAGIC - 1];
     struct box box;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 && errno == ENOENT)
+    int got = file_first(path, 0, begin, sizeof begin);
+    if (got == -ENOENT)
         return 0;
-    bool part = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) &&
-                (!st.st_size ||
-                 (pread(fd, begin, sizeof begin, 0) == sizeof begin &&
-                  !memcmp(begin, magic, sizeof begin)));
-    if (fd >= 0)
-        close(fd);
+    bool part = !got ||
+                (got == sizeof begin && !memcmp(begin, PART_MAGIC, got));
     if (!part)
         return error_set(s->error, -EEXIST, "%s: is not a file of sluice "
                          "spread, and would be replaced", path);

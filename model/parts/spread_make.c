@@ -12,6 +12,7 @@
 
 #include "compute/crc32c.h"
 #include "compute/u3.h"
+#include "io/file.h"
 #include "io/replace.h"
 #include "model/pack/source.h"
 #include "model/parts/things.h"

@@ -1,12 +1,11 @@
 /* synth_out.c - files that appear whole. */
 #include <errno.h>
 #include <fcntl.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "io/file.h"
 #include "model/tools/synth_internal.h"
 
 enum { BUFFER_BYTES = 1 << 20 };
@@ -41,35 +40,17 @@ int synth_out_open(struct synth_out *o, const char *dir, const char *name,
 void synth_out_at(struct synth_out *o, const void *bytes, size_t length,
                   uint64_t offset)
 {
-    const char *from = bytes;
-    while (length && !o->code) {
-        ssize_t n = pwrite(o->r.fd, from, length, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            failed(o, n < 0 ? -errno : -EIO);
-            return;
-        }
-        from += n;
-        length -= (size_t)n;
-        offset += (uint64_t)n;
-    }
+    int err = o->code ? 0 : file_write_all(o->r.fd, bytes, length, offset);
+    if (err)
+        failed(o, err);
 }
 
 static void flush(struct synth_out *o)
 {
-    const char *from = o->buffer;
-    while (o->used && !o->code) {
-        ssize_t n = write(o->r.fd, from, o->used);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            failed(o, n < 0 ? -errno : -EIO);
-            return;
-        }
-        from += n;
-        o->used -= (size_t)n;
-    }
+    int err = o->code ? 0 : file_append_all(o->r.fd, o->buffer, o->used);
+    if (err)
+        failed(o, err);
+    o->used = 0;
 }
 
 void synth_out_text(struct synth_out *o, const char *format, ...)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "bin/serve/store/store_internal.h"
+#include "io/file.h"
 
 enum { OBJECT_MAX = 1 << 20, ID_DIGITS = 24 };
 
@@ -39,20 +40,6 @@ int store_sync_folder(const struct store *s, const char *kind)
     return err;
 }
 
-static int write_all(int fd, const char *bytes, size_t count)
-{
-    while (count) {
-        ssize_t n = write(fd, bytes, count);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        bytes += n;
-        count -= (size_t)n;
-    }
-    return 0;
-}
-
 int store_write(const char *path, const char *bytes, size_t count,
                 struct error *error)
 {
@@ -60,7 +47,7 @@ int store_write(const char *path, const char *bytes, size_t count,
     snprintf(beside, sizeof beside, "%s.new", path);
     unlink(beside); /* of a write that failed; and no link is followed */
     int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    int err = fd < 0 ? -errno : write_all(fd, bytes, count);
+    int err = fd < 0 ? -errno : file_append_all(fd, bytes, count);
     if (!err && fsync(fd))
         err = -errno;
     if (fd >= 0 && close(fd) && !err)
