@@ -53,10 +53,6 @@ int tok_special_load(struct tok *t, const char *path, struct error *error);
 const char *tok_special_search(const struct tok *t, const char *text,
                                const char *end, uint32_t *id);
 
-/* tok_file.c: read a whole regular file of at most `max` bytes, for free(). */
-int tok_file_read(char **out, size_t *bytes, const char *path, size_t max,
-                  struct error *error);
-
 /* As tok_encode. *steps grows by the characters read, ranks looked up and heap
  * entries moved, so that a test can count the cost. */
 int tok_encode_counting(const struct tok *t, const char *text, size_t bytes,

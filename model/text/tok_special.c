@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/ckpt/slurp.h"
 #include "model/text/tok_internal.h"
 
 enum {
@@ -147,7 +148,7 @@ int tok_special_load(struct tok *t, const char *path, struct error *error)
 {
     char *text;
     size_t bytes;
-    int err = tok_file_read(&text, &bytes, path, FILE_MAX, error);
+    int err = slurp_file(&text, &bytes, path, FILE_MAX, error);
     if (err)
         return err;
     json_error_t at;
