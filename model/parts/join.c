@@ -9,10 +9,8 @@
 #include <unistd.h>
 
 #include "compute/crc32c.h"
-#include "compute/u3.h"
 #include "io/clock.h"
 #include "io/file.h"
-#include "model/pack/source.h"
 #include "model/parts/parts_internal.h"
 
 #define SKELETON "/.sluice-skeleton"
@@ -24,26 +22,15 @@ struct joiner {
     const struct ckpt *k;
     uint32_t shard;
     uint32_t first[CUTS_PARTS_MAX + 1]; /* things of part r: from first[r] */
-    struct source source[CUTS_PARTS_MAX];
-    uint64_t read_max, raw_max;
+    struct read_back back[CUTS_PARTS_MAX];
     int      fd;
     const char *path;
     struct spread_facts *facts;
 };
 
-struct bench {
-    uint8_t *read, *back;
-};
-
 static const struct part *file_of(const struct joiner *j, uint32_t r)
 {
     return j->p->file[j->shard * j->p->cuts.parts + r].part;
-}
-
-static int damaged(const struct part *p, uint64_t at, struct error *why)
-{
-    return error_set(why, -EBADMSG, "%s: is damaged at byte %" PRIu64
-                     "; sluice verify finds all", p->path, at);
 }
 
 static int put(struct joiner *j, const void *from, uint64_t bytes, uint64_t at,
@@ -53,7 +40,7 @@ static int put(struct joiner *j, const void *from, uint64_t bytes, uint64_t at,
     return code ? error_set(why, code, "%s: %s", j->path, strerror(-code)) : 0;
 }
 
-static int join_matrix(struct joiner *j, struct bench *b, uint32_t r,
+static int join_matrix(struct joiner *j, struct back_bench *b, uint32_t r,
                        const struct part_matrix *m, struct error *why)
 {
     const struct part *p = file_of(j, r);
@@ -62,58 +49,40 @@ static int join_matrix(struct joiner *j, struct bench *b, uint32_t r,
     uint64_t row_bytes = 2ull * m->cols;
     int code = ckpt_tensor(j->k, m->layer, (enum tensor_role)m->role, &e);
     if (code || e.file != j->shard)
-        return damaged(p, m->at, why);
+        return part_damaged(p, m->at, why);
     for (uint32_t i = 0; i < m->block_count && !code; i++) {
-        const struct box_ref *ref = &p->block[m->first_block + i];
         uint32_t rows = part_block_rows(m, i);
-        const uint8_t *at, *from;
-        code = source_read(&j->source[r], b->read, ref->at, ref->bytes, &at,
-                           why);
+        const uint8_t *from;
+        const char *wrong;
+        code = read_back_block(&j->back[r], b, m, i, &from, &wrong, why);
         if (code)
             return code;
-        from = at;
-        if (m->coded ? object_check_block(at, ref, rows, m->cols) != NULL
-                     : crc32c(0, at, ref->bytes) != ref->crc)
-            return damaged(p, ref->at, why);
-        if (m->coded) {
-            struct u3 u;
-            u3_open(&u, at);
-            u3_rows(j->o->kern, b->back, &u, 0, rows);
-            from = b->back;
-        }
+        if (wrong)
+            return part_damaged(p, p->block[m->first_block + i].at, why);
         crc = crc32c(crc, from, rows * row_bytes);
         code = put(j, from, rows * row_bytes,
                    e.offset_bytes +
                        (m->row + (uint64_t)i * m->block_rows) * row_bytes,
                    why);
     }
-    return code || crc == m->source_crc ? code : damaged(p, m->at, why);
+    return code || crc == m->source_crc ? code : part_damaged(p, m->at, why);
 }
 
-static int join_expert(struct joiner *j, struct bench *b, uint32_t r,
+static int join_expert(struct joiner *j, struct back_bench *b, uint32_t r,
                        const struct part_expert *x, struct error *why)
 {
     const struct part *p = file_of(j, r);
     const struct config *c = j->p->c;
     const struct slice_shape *s = &j->p->slice[r];
-    struct box_ref ref = slice_ref(x, s);
     struct extent e[EXPERT_TENSORS];
-    uint8_t *plane[SIDECAR_PLANES], *to = b->back;
+    uint8_t *plane[SIDECAR_PLANES];
     const uint8_t *at;
-    int code = source_read(&j->source[r], b->read, ref.at, ref.bytes, &at, why);
+    const char *wrong;
+    int code = read_back_slice(&j->back[r], b, x, &at, plane, &wrong, why);
     if (code)
         return code;
-    const uint8_t *object = at + s->weights_bytes;
-    if (crc32c(0, at, s->weights_bytes) != x->weights_crc ||
-        slice_check(object, x, s, true))
-        return damaged(p, ref.at, why);
-    for (uint32_t m = 0; m < SIDECAR_PLANES; m++) {
-        plane[m] = to;
-        to += (uint64_t)s->plane[m].rows * s->plane[m].cols;
-    }
-    slice_expand(plane, object, x, s);
-    if (crc32c(0, b->back, slice_object_max(s)) != x->scales.source_crc)
-        return damaged(p, ref.at, why);
+    if (wrong)
+        return part_damaged(p, slice_ref(x, s).at, why);
     ckpt_expert(j->k, c->first_dense + x->number / c->experts,
                 x->number % c->experts, e);
     for (uint32_t m = 0; m < SIDECAR_PLANES && !code; m++) {
@@ -130,19 +99,19 @@ static int join_expert(struct joiner *j, struct bench *b, uint32_t r,
     return code;
 }
 
-static int join_small(struct joiner *j, struct bench *b,
+static int join_small(struct joiner *j, struct back_bench *b,
                       const struct part_small *s, struct error *why)
 {
     const struct part *p = file_of(j, 0);
     struct extent e;
     const uint8_t *at;
+    const char *wrong;
     int code = ckpt_tensor(j->k, s->layer, (enum tensor_role)s->role, &e);
     if (code || e.file != j->shard || e.length_bytes != s->ref.bytes)
-        return damaged(p, s->ref.at, why);
-    code = source_read(&j->source[0], b->read, s->ref.at, s->ref.bytes, &at,
-                       why);
-    if (!code && crc32c(0, at, s->ref.bytes) != s->ref.crc)
-        return damaged(p, s->ref.at, why);
+        return part_damaged(p, s->ref.at, why);
+    code = read_back_bytes(&j->back[0], b, &s->ref, &at, &wrong, why);
+    if (!code && wrong)
+        return part_damaged(p, s->ref.at, why);
     return code ? code : put(j, at, s->ref.bytes, e.offset_bytes, why);
 }
 
@@ -164,51 +133,16 @@ static int join_thing(void *arg, void *bench, uint32_t thing,
     return join_small(j, bench, &p->small[thing - h->experts], why);
 }
 
-static void close_bench(void *bench)
-{
-    struct bench *b = bench;
-    if (b) {
-        free(b->read);
-        free(b->back);
-    }
-    free(b);
-}
-
 static int open_bench(void *arg, void **out)
 {
     const struct joiner *j = arg;
-    struct bench *b = calloc(1, sizeof *b);
-    *out = b;
-    if (!b)
-        return -ENOMEM;
-    b->read = source_pages(j->read_max);
-    b->back = source_pages(j->raw_max);
-    return b->read && b->back ? 0 : -ENOMEM;
-}
-
-static void larger(uint64_t *max, uint64_t n)
-{
-    *max = n > *max ? n : *max;
-}
-
-static void find_largest(struct joiner *j)
-{
+    uint64_t read_max = 0, raw_max = 0;
     for (uint32_t r = 0; r < j->p->cuts.parts; r++) {
-        const struct part *p = file_of(j, r);
-        const struct slice_shape *s = &j->p->slice[r];
-        larger(&j->raw_max, slice_object_max(s));
-        for (uint32_t i = 0; i < p->head->matrices; i++)
-            larger(&j->raw_max, 2ull * part_block_rows(&p->matrix[i], 0) *
-                                    p->matrix[i].cols);
-        for (uint32_t i = 0; i < p->head->blocks; i++)
-            larger(&j->read_max, p->block[i].bytes);
-        for (uint32_t i = 0; i < p->head->smalls; i++)
-            larger(&j->read_max, p->small[i].ref.bytes);
-        for (uint32_t i = 0; i < p->head->experts; i++)
-            larger(&j->read_max, slice_ref(&p->expert[i], s).bytes);
-        j->first[r + 1] = j->first[r] + p->head->matrices + p->head->experts +
-                          (r ? 0 : p->head->smalls);
+        const struct read_back *b = &j->back[r];
+        read_max = b->read_max > read_max ? b->read_max : read_max;
+        raw_max = b->raw_max > raw_max ? b->raw_max : raw_max;
     }
+    return back_bench_open(out, read_max, raw_max);
 }
 
 static int fill(struct joiner *j, struct error *error)
@@ -219,19 +153,23 @@ static int fill(struct joiner *j, struct error *error)
     if (j->fd < 0)
         return error_set(error, -errno, "%s: %s", j->path, strerror(errno));
     while (opened < parts && !code) {
-        code = source_open(&j->source[opened], file_of(j, opened)->path,
-                           error);
+        const struct part *p = file_of(j, opened);
+        code = read_back_open(&j->back[opened], p, &j->p->slice[opened],
+                              j->o->kern, false, error);
+        j->first[opened + 1] = j->first[opened] + p->head->matrices +
+                               p->head->experts +
+                               (opened ? 0 : p->head->smalls);
         opened += !code;
     }
     struct work w = { .jobs = j->o->jobs, .things = j->first[parts],
                       .name = j->path, .arg = j, .open = open_bench,
-                      .one = join_thing, .close = close_bench };
+                      .one = join_thing, .close = back_bench_close };
     if (!code)
         code = work_run(&w, error);
     if (!code && fsync(j->fd))
         code = error_set(error, -errno, "%s: %s", j->path, strerror(errno));
     for (uint32_t r = 0; r < opened; r++)
-        source_close(&j->source[r]);
+        read_back_close(&j->back[r]);
     close(j->fd);
     return code;
 }
@@ -266,7 +204,6 @@ static int join_shard(struct joiner *j, const char *dir, uint64_t *done,
     if (there) {
         j->facts->kept++;
     } else if (!code) {
-        find_largest(j);
         code = fill(j, error);
         if (!code)
             code = publish(j->path, to, dir, error);

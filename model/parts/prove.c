@@ -4,28 +4,18 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "compute/crc32c.h"
-#include "compute/u3.h"
-#include "model/pack/source.h"
 #include "model/parts/parts_internal.h"
 
 struct prover {
     const struct part *p;
     const struct config *c;
-    const struct kern *kern;
     struct slice_shape slice;
-    struct source source;
-    uint64_t read_max, raw_max;
+    struct read_back back;
     pthread_mutex_t lock;
     part_found_fn *found;
     void *arg;
-};
-
-struct bench {
-    uint8_t *read, *back; /* pages; what was decoded */
 };
 
 /* Something is wrong: an error, or a call of `found`. */
@@ -45,7 +35,7 @@ bad(struct prover *v, struct error *why, const char *format, ...)
     return 0;
 }
 
-static int prove_matrix(struct prover *v, struct bench *b, uint32_t index,
+static int prove_matrix(struct prover *v, struct back_bench *b, uint32_t index,
                         struct error *why)
 {
     const struct part_matrix *m = &v->p->matrix[index];
@@ -55,34 +45,19 @@ static int prove_matrix(struct prover *v, struct bench *b, uint32_t index,
     int code = 0;
     tensor_name(name, (enum tensor_role)m->role, m->layer);
     for (uint32_t i = 0; i < m->block_count && !code; i++) {
-        const struct box_ref *ref = &v->p->block[m->first_block + i];
-        uint32_t rows = part_block_rows(m, i);
-        uint64_t raw = 2ull * rows * m->cols;
-        const uint8_t *at, *decoded;
-        code = source_read_drive(&v->source, b->read, ref->at, ref->bytes, &at,
-                                 why);
+        const uint8_t *rows;
+        const char *wrong;
+        code = read_back_block(&v->back, b, m, i, &rows, &wrong, why);
         if (code)
             return code;
-        decoded = at;
-        const char *wrong = NULL;
-        if (m->coded) { /* at a multiple of 64 */
-            wrong = object_check_block(at, ref, rows, m->cols);
-            if (!wrong) {
-                struct u3 u;
-                u3_open(&u, at);
-                u3_rows(v->kern, b->back, &u, 0, rows);
-                decoded = b->back;
-            }
-        } else if (crc32c(0, at, ref->bytes) != ref->crc) {
-            wrong = "its checksum does not match";
-        }
         if (wrong) {
             whole = false;
             code = bad(v, why, "the block at byte %" PRIu64 " (rows from %"
-                       PRIu32 " of %s) is damaged: %s", ref->at,
+                       PRIu32 " of %s) is damaged: %s",
+                       v->p->block[m->first_block + i].at,
                        m->row + i * m->block_rows, name, wrong);
         } else {
-            crc = crc32c(crc, decoded, raw);
+            crc = crc32c(crc, rows, 2ull * part_block_rows(m, i) * m->cols);
         }
     }
     if (!code && whole && crc != m->source_crc)
@@ -91,19 +66,19 @@ static int prove_matrix(struct prover *v, struct bench *b, uint32_t index,
     return code;
 }
 
-static int prove_bytes(struct prover *v, struct bench *b,
+static int prove_bytes(struct prover *v, struct back_bench *b,
                        const struct box_ref *ref, const char *what,
                        struct error *why)
 {
     const uint8_t *at;
-    int code = source_read_drive(&v->source, b->read, ref->at, ref->bytes, &at,
-                                 why);
-    if (!code && crc32c(0, at, ref->bytes) != ref->crc)
-        code = bad(v, why, "%s at byte %" PRIu64 " is damaged", what, ref->at);
-    return code;
+    const char *wrong;
+    int code = read_back_bytes(&v->back, b, ref, &at, &wrong, why);
+    return code || !wrong ? code
+                          : bad(v, why, "%s at byte %" PRIu64 " is damaged",
+                                what, ref->at);
 }
 
-static int prove_small(struct prover *v, struct bench *b, uint32_t index,
+static int prove_small(struct prover *v, struct back_bench *b, uint32_t index,
                        struct error *why)
 {
     const struct part_small *s = &v->p->small[index];
@@ -112,34 +87,19 @@ static int prove_small(struct prover *v, struct bench *b, uint32_t index,
     return prove_bytes(v, b, &s->ref, name, why);
 }
 
-static int prove_expert(struct prover *v, struct bench *b, uint32_t index,
+static int prove_expert(struct prover *v, struct back_bench *b, uint32_t index,
                         struct error *why)
 {
     const struct part_expert *e = &v->p->expert[index];
-    struct box_ref ref = slice_ref(e, &v->slice);
-    uint8_t *plane[SIDECAR_PLANES], *to = b->back;
-    const uint8_t *at;
-    int code = source_read_drive(&v->source, b->read, ref.at, ref.bytes, &at,
-                                 why);
+    uint8_t *plane[SIDECAR_PLANES];
+    const uint8_t *weights;
+    const char *wrong;
+    int code = read_back_slice(&v->back, b, e, &weights, plane, &wrong, why);
     if (code)
         return code;
-    const uint8_t *object = at + v->slice.weights_bytes;
-    const char *wrong = slice_check(object, e, &v->slice, true);
-    if (crc32c(0, at, v->slice.weights_bytes) != e->weights_crc)
-        wrong = "the checksum of its weights does not match";
-    uint64_t bytes = slice_object_max(&v->slice);
-    for (uint32_t p = 0; p < SIDECAR_PLANES; p++) {
-        plane[p] = to;
-        to += (uint64_t)v->slice.plane[p].rows * v->slice.plane[p].cols;
-    }
-    if (!wrong) {
-        slice_expand(plane, object, e, &v->slice);
-        if (crc32c(0, b->back, bytes) != e->scales.source_crc)
-            wrong = "its scales decode to others than they were made from";
-    }
     return wrong ? bad(v, why, "the slice at byte %" PRIu64 " (expert %" PRIu32
-                       " of layer %" PRIu32 ") is damaged: %s", ref.at,
-                       e->number % v->c->experts,
+                       " of layer %" PRIu32 ") is damaged: %s",
+                       slice_ref(e, &v->slice).at, e->number % v->c->experts,
                        v->c->first_dense + e->number / v->c->experts, wrong)
                  : 0;
 }
@@ -160,71 +120,31 @@ static int prove_thing(void *arg, void *bench, uint32_t thing,
     return prove_expert(v, bench, thing - h->rests, why);
 }
 
-static void close_bench(void *bench)
-{
-    struct bench *b = bench;
-    if (b) {
-        free(b->read);
-        free(b->back);
-    }
-    free(b);
-}
-
 static int open_bench(void *arg, void **out)
 {
     const struct prover *v = arg;
-    struct bench *b = calloc(1, sizeof *b);
-    *out = b;
-    if (!b)
-        return -ENOMEM;
-    b->read = source_pages(v->read_max);
-    b->back = source_pages(v->raw_max);
-    return b->read && b->back ? 0 : -ENOMEM;
-}
-
-static void larger(uint64_t *max, uint64_t n)
-{
-    *max = n > *max ? n : *max;
-}
-
-static void find_largest(struct prover *v)
-{
-    const struct part_head *h = v->p->head;
-    v->raw_max = slice_object_max(&v->slice);
-    for (uint32_t i = 0; i < h->matrices; i++)
-        larger(&v->raw_max, 2ull * part_block_rows(&v->p->matrix[i], 0) *
-                                v->p->matrix[i].cols);
-    for (uint32_t i = 0; i < h->blocks; i++)
-        larger(&v->read_max, v->p->block[i].bytes);
-    for (uint32_t i = 0; i < h->smalls; i++)
-        larger(&v->read_max, v->p->small[i].ref.bytes);
-    for (uint32_t i = 0; i < h->rests; i++)
-        larger(&v->read_max, v->p->rest[i].ref.bytes);
-    for (uint32_t i = 0; i < h->experts; i++)
-        larger(&v->read_max, slice_ref(&v->p->expert[i], &v->slice).bytes);
+    return back_bench_open(out, v->back.read_max, v->back.raw_max);
 }
 
 int part_prove(const struct part *p, const struct config *c,
                const struct kern *kern, uint32_t jobs, part_found_fn *found,
                void *arg, struct error *error)
 {
-    struct prover v = { .p = p, .c = c, .kern = kern, .found = found,
-                        .arg = arg };
+    struct prover v = { .p = p, .c = c, .found = found, .arg = arg };
     const struct part_head *h = p->head;
     struct cuts cuts = part_cuts(h);
-    int code = source_open(&v.source, p->path, error);
+    v.slice = slice_shape(&cuts, h->part, c);
+    int code = read_back_open(&v.back, p, &v.slice, kern, true, error);
     if (code)
         return code;
-    v.slice = slice_shape(&cuts, h->part, c);
-    find_largest(&v);
     pthread_mutex_init(&v.lock, NULL);
     struct work w = { .jobs = jobs, .name = p->path,
                       .things = h->matrices + h->smalls + h->rests +
                                 h->experts,
                       .arg = &v, .open = open_bench, .one = prove_thing,
-                      .close = close_bench };
+                      .close = back_bench_close };
     code = work_run(&w, error);
     pthread_mutex_destroy(&v.lock);
-    source_close(&v.source);
+    read_back_close(&v.back);
     return code;
 }

@@ -11,7 +11,6 @@
 
 #include "compute/crc32c.h"
 #include "io/file.h"
-#include "model/pack/source.h"
 #include "model/parts/parts_internal.h"
 
 char *skeleton_shard(const char *dir, const char *part)
@@ -43,8 +42,7 @@ static int write_rests(const struct part *p, int fd, const char *path,
         code = source_read(&source, pages, r->ref.at, r->ref.bytes, &from,
                            error);
         if (!code && crc32c(0, from, r->ref.bytes) != r->ref.crc)
-            code = error_set(error, -EBADMSG, "%s: is damaged at byte %" PRIu64
-                             "; sluice verify finds all", p->path, r->ref.at);
+            code = part_damaged(p, r->ref.at, error);
         if (code)
             break;
         code = file_write_all(fd, from, r->ref.bytes, r->source_at);
