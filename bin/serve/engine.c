@@ -100,12 +100,23 @@ static void finished(void *arg, const struct sluice_result *result)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Once: what keeps one state from being kept keeps all. */
+/* Why a drafter does not draft any more; NULL: it does, or there is none. */
+static const char *drafter_failure(const struct room *r)
+{
+    const struct dspark *d = knobs_drafter(r->s);
+    return d ? dspark_failure(d) : NULL;
+}
+
+/* Once: what keeps one state from being kept keeps all. The drafter's sentence
+ * is said after the pass, since lines of batches have no note. */
 static void note(void *arg, const char *sentence, bool lost)
 {
     struct batch_job *j = arg;
     struct room *r = ((struct work *)j->owner)->room;
+    const char *why = drafter_failure(r);
     (void)lost;
+    if (why && !strncmp(sentence, why, strlen(why)))
+        return;
     if (!r->noted)
         fprintf(stderr, "sluice: %s\n", sentence);
     r->noted = true;
@@ -263,6 +274,9 @@ static void count(struct room *r)
     struct sluice_counters c, *before = &r->counters;
     sluice_counters(r->s, &c, sizeof c);
     k3_facts(knobs_engine(r->s), &f);
+    const char *why = drafter_failure(r);
+    if (why && r->drafter)
+        fprintf(stderr, "sluice: %s; going on without it\n", why);
     pthread_mutex_lock(&r->lock);
     double ns = (double)(c.prefill_ns + c.decode_ns) -
                 (double)(before->prefill_ns + before->decode_ns);
@@ -278,6 +292,8 @@ static void count(struct room *r)
     r->counters = c;
     r->expert_requests = f.experts.requests;
     r->expert_hits = f.experts.hits;
+    r->drafter &= !why;
+    memcpy(r->drafts, knobs_counts(r->s)->source, sizeof r->drafts);
     r->batch_running = feeds_running(r->feeds);
     follows_wake(r, NULL);
     pthread_mutex_unlock(&r->lock);
@@ -338,6 +354,8 @@ int engine_open(struct room *r, struct error *error)
                                       FORECAST_POSITION_HEAP * a->context };
     struct sluice_options o = { .size = sizeof o, .text = r->text,
                                 .drafts = session_drafts(a),
+                                .drafter = a->drafter,
+                                .drafter_taps = a->drafter_taps,
                                 .prefix_cache = a->prefix_cache,
                                 .prefix_cache_bytes = a->prefix_cache_bytes,
                                 .forms = true,
@@ -369,6 +387,8 @@ int engine_open(struct room *r, struct error *error)
     r->s = s;
     r->info = info;
     r->sequences = info.sequences;
+    r->drafter = a->drafter != NULL;
+    memset(r->drafts, 0, sizeof r->drafts);
     r->rules.vocab = info.vocab;
     r->counters = (struct sluice_counters){ 0 };
     pthread_mutex_unlock(&r->lock);

@@ -25,6 +25,28 @@ static void put_classes(struct buffer *out, const char *name,
                       class[i], value[i]);
 }
 
+/* Draft rows by where they came from. */
+static void put_drafts(struct buffer *out, const char *name, const char *help,
+                       const struct room *r, bool accepted)
+{
+    static const char *const source[BATCH_SOURCES] = {
+        [BATCH_FROM_TEXT] = "text",
+        [BATCH_FROM_DRAFTER] = "drafter",
+        [BATCH_FROM_FORM] = "form",
+    };
+    buffer_format(out, "# HELP sluice_%s %s\n# TYPE sluice_%s counter\n", name,
+                  help, name);
+    for (int i = 0; i < BATCH_SOURCES; i++) {
+        const struct batch_drafts *d = &r->drafts[i];
+        const uint64_t *place = accepted ? d->accepted : d->drafted;
+        uint64_t sum = 0;
+        for (uint32_t j = 0; j < DRAFT_FIXED_MAX; j++)
+            sum += place[j];
+        buffer_format(out, "sluice_%s{source=\"%s\"} %" PRIu64 "\n", name,
+                      source[i], sum);
+    }
+}
+
 static uint64_t resident_bytes(void)
 {
     unsigned long long all, resident = 0;
@@ -84,10 +106,12 @@ void metrics_put(struct buffer *out, const struct room *r)
         (double)c->loaded_ids);
     put(out, "new_tokens_total", "counter", "Tokens made.",
         (double)c->new_ids);
-    put(out, "drafted_tokens_total", "counter", "Tokens drafted.",
-        (double)c->drafted);
-    put(out, "accepted_tokens_total", "counter", "Drafts that were right.",
-        (double)c->accepted);
+    put_drafts(out, "drafted_tokens_total",
+               "Tokens drafted, by where they came from.", r, false);
+    put_drafts(out, "accepted_tokens_total", "Drafts that were right.", r,
+               true);
+    put(out, "drafter", "gauge", "1 when a trained drafter drafts.",
+        r->drafter);
     put(out, "read_bytes_total", "counter", "Bytes read by passes.",
         (double)c->read_bytes);
     put(out, "wasted_bytes_total", "counter",

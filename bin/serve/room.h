@@ -94,6 +94,8 @@ struct room {
     double   pass_seconds, pass_rate; /* of late; bytes a second */
     double   drive_limit;             /* bytes a second; 0: not known */
     uint64_t expert_requests, expert_hits;
+    struct batch_drafts drafts[BATCH_SOURCES];
+    bool     drafter; /* there is one, and it has not failed */
     uint32_t batch_running;
     bool     noted; /* a sentence about the prefix cache was said */
     int64_t  ended_ns[ROOM_RATES]; /* a ring: when requests ended */

@@ -60,6 +60,21 @@ company = together([lambda r=r: s.post(path_of(r), r)[1] for r in requests])
 wrong = [i for i, b in enumerate(company) if not same(b, expected[i])]
 verdict(not wrong, "and among 16 others", wrong)
 
+subprocess.run([program, "synth", folder + "/drafter", "--preset", "drafter",
+                "--like", model], check=True, stdout=subprocess.DEVNULL)
+for draft in ("5", "auto"):
+    drafting = Server(program, model, "--context", "1024", "--draft", draft,
+                      "--drafter", folder + "/drafter")
+    company = together([lambda r=r: drafting.post(path_of(r), r)[1]
+                        for r in requests])
+    wrong = [i for i, b in enumerate(company) if not same(b, expected[i])]
+    verdict(not wrong, "and with a drafter, --draft " + draft, wrong)
+    if draft == "5":
+        made = drafting.metric('drafted_tokens_total{source="drafter"}')
+        verdict(made > 0 and drafting.metric("drafter") == 1,
+                "which has drafted", made)
+    drafting.stop()
+
 
 # ---- streams ----
 
