@@ -76,6 +76,8 @@ static void event(struct render *r, const struct work *w,
                   const struct work_event *e, struct buffer *out)
 {
     (void)r;
+    if (e->kind == WORK_FINISH && w->scored)
+        return; /* end() says it */
     begin_chunk(w, out);
     buffer_format(out, "{\"index\":%" PRIu32 ",", e->choice);
     if (w->chat) {
@@ -93,16 +95,22 @@ static void event(struct render *r, const struct work *w,
     end_chunk(w, out);
 }
 
-/* Probabilities come at the end, all of a choice in one chunk: which of its
- * tokens count is known when it has ended. */
+/* Probabilities come at the end, all of a choice in the chunk that says why it
+ * ended: which of its tokens count is known then. */
 static void put_logprobs(const struct work *w, const struct batch_job *part,
                          struct buffer *out)
 {
+    uint32_t reason = 0;
+    for (size_t i = 0; i < w->events; i++)
+        if (w->event[i].kind == WORK_FINISH &&
+            w->event[i].choice == part->index)
+            reason = w->event[i].call;
     begin_chunk(w, out);
     buffer_format(out, "{\"index\":%" PRIu32 ",%s,\"logprobs\":",
                   part->index, w->chat ? "\"delta\":{}" : "\"text\":\"\"");
     batch_job_logprobs(out, part, &w->room->rules);
-    buffer_text(out, ",\"finish_reason\":null}");
+    buffer_format(out, ",\"finish_reason\":\"%s\"}",
+                  reply_reason_name((enum reply_reason)reason));
     end_chunk(w, out);
 }
 

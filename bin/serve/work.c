@@ -35,6 +35,7 @@ int work_open(struct work **out, struct batch_job *jobs)
     w->chat = jobs->chat;
     w->stream = jobs->stream;
     w->stream_usage = jobs->stream_usage;
+    w->scored = jobs->score;
     w->prompt_hash = answer_hash(jobs->ids, jobs->prompt_count);
     for (struct batch_job *j = jobs; j; j = j->next) {
         if (j->index % j->choices == 0) /* once for all its choices */

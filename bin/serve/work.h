@@ -84,6 +84,7 @@ struct work {
     uint64_t *engine_id;    /* [choices] the session's numbers */
     uint32_t choices, left; /* left: that have not ended */
     bool     chat, stream, stream_usage;
+    bool     scored; /* with probabilities */
     uint64_t prompt_ids, prompt_hash, max_ids; /* of the first; of all */
     uint32_t new_ids;       /* so far, of all choices */
     uint64_t queue_place;   /* how many are before it, as of the last look */

@@ -114,21 +114,50 @@ got = s.stream("/v1/chat/completions", chat(stream=True))
 verdict(all("usage" not in json.loads(d) for _, d in got[:-1]),
         "no usage in a stream that did not ask")
 
-ask = chat("several", 6, n=3, logprobs=True, top_logprobs=2, temperature=1,
-           seed=5)
-whole = s.post("/v1/chat/completions", ask)[1]
-scores, texts = {}, {}
-for _, data in s.stream("/v1/chat/completions", {**ask, "stream": True})[:-1]:
-    for c in json.loads(data)["choices"]:
-        i, d = c["index"], c["delta"]
-        scores[i] = c["logprobs"] or scores.get(i)
-        texts[i] = texts.get(i, "") + d.get("reasoning_content", "") + \
-            (d.get("content") or "")
-verdict(len(whole["choices"]) == 3 and all(
-    scores[c["index"]] == c["logprobs"] and
-    texts[c["index"]] == c["message"].get("reasoning_content", "") +
-    (c["message"]["content"] or "") for c in whole["choices"]),
-    "three choices with probabilities, streamed and not", (scores, whole))
+
+def scored(path, ask):
+    """Are the choices of a stream, with all they have, those of the whole?"""
+    status, whole = s.post(path, ask)
+    choices = {}
+    for _, data in s.stream(path, {**ask, "stream": True})[:-1]:
+        for c in json.loads(data)["choices"]:
+            o = choices.setdefault(c["index"], {
+                "text": "", "thoughts": "", "logprobs": None, "finish": None})
+            if o["finish"]:
+                return False, data  # something behind the end
+            d = c.get("delta", {"content": c.get("text")})
+            o["text"] += d.get("content") or ""
+            o["thoughts"] += d.get("reasoning_content", "")
+            o["logprobs"] = c["logprobs"] or o["logprobs"]
+            o["finish"] = c["finish_reason"]
+    for c in whole["choices"]:
+        m = c.get("message", {"content": c.get("text")})
+        if not c["logprobs"] or choices[c["index"]] != {
+                "text": m["content"] or "", "logprobs": c["logprobs"],
+                "thoughts": m.get("reasoning_content", ""),
+                "finish": c["finish_reason"]}:
+            return False, (choices, whole)
+    return len(whole["choices"]) == len(choices), (choices, whole)
+
+
+for name, path, ask in [
+    ("three choices of a chat", "/v1/chat/completions",
+     chat("several", 6, n=3, logprobs=True, top_logprobs=2, temperature=1,
+          seed=5)),
+    ("a chat without thoughts, to a stop string", "/v1/chat/completions",
+     chat("several", 60, logprobs=True, top_logprobs=4, thinking=False,
+          stop=["e", "qq"])),
+    ("a call of a tool", "/v1/chat/completions",
+     chat("several", 40, logprobs=True, tools=TOOLS, thinking=False,
+          tool_choice="required")),
+    ("two prompts, two choices each", "/v1/completions",
+     {"prompt": ["once", "twice"], "n": 2, "max_tokens": 5, "logprobs": 3,
+      "temperature": 1, "seed": 2}),
+    ("a completion to a stop string", "/v1/completions",
+     {"prompt": "once", "max_tokens": 60, "logprobs": 1, "stop": "e"}),
+]:
+    good, why = scored(path, ask)
+    verdict(good, "probabilities in a stream are the whole's: " + name, why)
 schema = {"type": "json_schema", "json_schema": {
     "name": "n", "strict": True, "schema": {
         "type": "object", "properties": {"a": {"type": "boolean"}},

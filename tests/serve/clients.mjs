@@ -66,6 +66,15 @@ const final = await openai.chat.completions.stream(
     { model, messages, max_tokens: 12 }).finalChatCompletion();
 verdict(final.choices[0].finish_reason === 'length',
         'openai: the stream helper', final);
+const scored = { model, messages, max_tokens: 6, logprobs: true,
+                 top_logprobs: 2, reasoning_effort: 'none' };
+const [one, other] = await Promise.all([
+    openai.chat.completions.create(scored),
+    openai.chat.completions.stream(scored).finalChatCompletion()]);
+verdict(one.choices[0].logprobs.content.length === 6 &&
+        JSON.stringify(one.choices[0].logprobs.content) ===
+        JSON.stringify(other.choices[0].logprobs.content),
+        'openai: the stream helper has the probabilities', [one, other]);
 const tools = [{ type: 'function', function: {
     name: 'weather', parameters: { type: 'object', properties: {
         city: { type: 'string' } } } } }];
