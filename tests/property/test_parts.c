@@ -27,9 +27,11 @@
 #include "model/k3/weights.h"
 #include "model/parts/spread.h"
 #include "model/tools/synth.h"
+#include "tests/property/small_model.h"
 
 enum { LENGTH = 9, VOCAB = 512, BUDGET = 1 << 30, NAME = 100 };
 
+static struct small_model small;
 static char dir[64];
 static char place[CUTS_PARTS_MAX][NAME];
 static const char *part_dir[CUTS_PARTS_MAX];
@@ -83,20 +85,7 @@ static int run(const char *model, const struct k3_options *o, uint32_t rows,
     int err = k3_open(&k, model, o, error);
     if (err)
         return err;
-    for (uint32_t at = 0; at < LENGTH && !err; at += rows) {
-        struct k3_row row[LENGTH];
-        uint32_t n = LENGTH - at < rows ? LENGTH - at : rows;
-        n = n < k3_rows(k) ? n : k3_rows(k);
-        for (uint32_t i = 0; i < n; i++)
-            row[i] = (struct k3_row){ .position = at + i, .id = text[at + i],
-                                      .logits = true, .phase = K3_DECODE };
-        err = k3_pass(k, row, n, error);
-        for (uint32_t i = 0; i < n && !err; i++)
-            memcpy(got[at + i], k3_logits(k, i),
-                   (k3_config(k)->vocab < VOCAB ? k3_config(k)->vocab : VOCAB) *
-                       sizeof(float));
-        at -= rows - n; /* the plan may have given fewer rows */
-    }
+    err = small_model_logits(*got, VOCAB, k, text, LENGTH, rows, error);
     if (!err)
         k3_quiesce(k);
     if (facts)
@@ -125,28 +114,11 @@ static void find_truth(const char *model, uint64_t memory)
 
 static int begin(void **state)
 {
-    static const struct synth_setting setting[] = {
-        { "num_hidden_layers", "5" },
-        { "full_attn_layers", "3,5" },
-        { "num_experts", "12" },
-        { "num_experts_per_token", "3" },
-        { "hidden_size", "320" },
-        { "vocab_size", "512" },
-        { "intermediate_size", "4096" },
-        { "moe_intermediate_size", "512" },
-        { "routed_expert_hidden_size", "512" },
-        { "kv_lora_rank", "96" },
-    };
     struct error error = { 0 };
-    struct synth_facts facts;
     struct plan plan;
     (void)state;
-    strcpy(dir, "/tmp/sluice-parts-XXXXXX");
-    assert_non_null(mkdtemp(dir));
-    struct synth_options o = { .dir = dir, .preset = "tiny", .llm = true,
-                               .setting = setting,
-                               .settings = sizeof setting / sizeof *setting };
-    demand(synth_write(&o, &facts, &error), &error);
+    small_model_make_wide(&small);
+    strcpy(dir, small.dir);
     for (uint32_t i = 0; i < LENGTH; i++)
         text[i] = (i * 97 + 31) % VOCAB;
     find_truth(dir, BUDGET);
@@ -158,10 +130,9 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    char command[200];
     (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", dir);
-    return system(command);
+    small_model_remove(&small);
+    return 0;
 }
 
 static const double weight[5] = { 3, 1, 2, 1, 5 };
