@@ -143,30 +143,19 @@ static int step_head(struct stepper *s, const struct thread *t)
 static int step_key(struct stepper *s, const struct thread *t)
 {
     struct thread next = *t;
-    struct frame f;
-    bool extra;
-    int err = 0;
     if (s->byte != '"' || t->part != PART_NONE)
         return text_step(&next, s->byte) ? threads_add(s->to, &next) : 0;
     next = (struct thread){ .node = NODE_NONE };
-    if (!name_end(t, &f, &next.node, &extra))
-        return 0;
-    if (extra) {
-        struct extra *e = pool_take(s->pool, sizeof *e);
-        if (!e)
-            return -ENOMEM;
-        *e = (struct extra){ f.extra, { t->name_hash[0], t->name_hash[1] } };
-        f.extra = e;
-    }
-    next.top = keep_frame(s, &f);
-    if (!next.top)
-        return -ENOMEM;
-    const struct node *n = &f.g->node[next.node];
+    int kept = keep_name(s, t, &next), err = 0;
+    if (kept <= 0)
+        return kept;
+    const struct frame *f = next.top;
+    const struct node *n = &f->g->node[next.node];
     for (uint32_t type = 0; type < SHAPE_TYPES && !err; type++) {
         bool can = false;
         for (uint32_t i = 0; i < n->shapes && type_name[type]; i++)
             can |= is_of_type(&n->shape[i], type) &&
-                   n->shape[i].height <= GRAMMAR_DEPTH - f.depth;
+                   n->shape[i].height <= GRAMMAR_DEPTH - f->depth;
         next.code = type;
         err = can ? begin_head(s, &next, HEAD_TYPE) : 0;
     }
@@ -175,12 +164,10 @@ static int step_key(struct stepper *s, const struct thread *t)
 
 static int step_raw(struct stepper *s, const struct thread *t)
 {
-    const struct shape *shape = t->shape;
     struct thread next = *t;
     if (s->byte != GRAMMAR_CLOSE)
         return text_step(&next, s->byte) ? threads_add(s->to, &next) : 0;
-    if (t->part != PART_NONE || t->used < shape->min ||
-        (shape->dfa && !shape->dfa->accept[t->state]))
+    if (!string_can_end(t))
         return 0;
     next = (struct thread){ .top = t->top };
     return begin_head(s, &next, HEAD_END_ARGUMENT);

@@ -135,6 +135,9 @@ struct stepper {
     uint8_t byte;
 };
 
+/* The name of *t ends: *next has the object with it and the node of its value.
+ * 1; 0: it may not end here; -ENOMEM. */
+int keep_name(struct stepper *s, const struct thread *t, struct thread *next);
 /* A frame of the pool with the hash of what it is; NULL: no memory. */
 const struct frame *keep_frame(struct stepper *s, const struct frame *from);
 
@@ -171,6 +174,14 @@ bool object_can_end(const struct frame *f);
 static inline bool is_of_type(const struct shape *s, uint32_t type)
 {
     return s->type == type || (s->type == SHAPE_FALSE && type == SHAPE_TRUE);
+}
+
+/* Is what *t has of a string all that its shape asks for. */
+static inline bool string_can_end(const struct thread *t)
+{
+    const struct shape *s = t->shape;
+    return t->part == PART_NONE && t->used >= s->min &&
+           (!s->dfa || s->dfa->accept[t->state]);
 }
 
 /* Can a value of the node be inside of `depth` containers. */

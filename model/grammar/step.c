@@ -156,25 +156,17 @@ static int step_string(struct stepper *s, const struct thread *t)
 {
     struct thread next = *t;
     if (s->byte == '"' && t->part == PART_NONE) {
-        const struct shape *shape = t->shape;
-        if (t->used < shape->min ||
-            (shape->dfa && !shape->dfa->accept[t->state]))
-            return 0;
         next = behind(t->top);
-        return add(s, &next);
+        return string_can_end(t) ? add(s, &next) : 0;
     }
     return text_step(&next, s->byte) ? add(s, &next) : 0;
 }
 
-static int step_name(struct stepper *s, const struct thread *t)
+int keep_name(struct stepper *s, const struct thread *t, struct thread *next)
 {
-    struct thread next = *t;
     struct frame f;
     bool extra;
-    if (s->byte != '"' || t->part != PART_NONE)
-        return text_step(&next, s->byte) ? add(s, &next) : 0;
-    next = (struct thread){ .place = AT_COLON };
-    if (!name_end(t, &f, &next.node, &extra))
+    if (!name_end(t, &f, &next->node, &extra))
         return 0;
     if (extra) {
         struct extra *e = pool_take(s->pool, sizeof *e);
@@ -183,8 +175,18 @@ static int step_name(struct stepper *s, const struct thread *t)
         *e = (struct extra){ f.extra, { t->name_hash[0], t->name_hash[1] } };
         f.extra = e;
     }
-    next.top = keep_frame(s, &f);
-    return next.top ? add(s, &next) : -ENOMEM;
+    next->top = keep_frame(s, &f);
+    return next->top ? 1 : -ENOMEM;
+}
+
+static int step_name(struct stepper *s, const struct thread *t)
+{
+    struct thread next = *t;
+    if (s->byte != '"' || t->part != PART_NONE)
+        return text_step(&next, s->byte) ? add(s, &next) : 0;
+    next = (struct thread){ .place = AT_COLON };
+    int kept = keep_name(s, t, &next);
+    return kept > 0 ? add(s, &next) : kept;
 }
 
 /* ---- between values ---- */
