@@ -13,6 +13,7 @@
 
 #include "model/ckpt/safetensors.h"
 #include "model/tools/synth_internal.h"
+#include "tests/fuzz/damage.h"
 
 enum { ROUNDS = 12000, ROOM = 1 << 16 };
 enum kind { HEADER, CONFIG };
@@ -104,21 +105,6 @@ static size_t below(size_t limit)
     return (size_t)((random_state >> 32) * limit >> 32);
 }
 
-/* Put `n` bytes of `what` in place of `cut` bytes at `at`. */
-static size_t splice(char *text, size_t length, size_t at, size_t cut,
-                     const char *what, size_t n)
-{
-    static char kept[ROOM];
-    if (cut > length - at)
-        cut = length - at;
-    if (n > ROOM - (length - cut))
-        n = ROOM - (length - cut);
-    memcpy(kept, what, n);
-    memmove(text + at + n, text + at + cut, length - at - cut);
-    memcpy(text + at, kept, n);
-    return length - cut + n;
-}
-
 static size_t mutate(char *text, size_t length)
 {
     static const char *const words[] = {
@@ -135,12 +121,13 @@ static size_t mutate(char *text, size_t length)
         text[at] = (char)below(256);
         return length;
     case 1:
-        return splice(text, length, at, n, "", 0);
+        return damage_splice(text, length, ROOM, at, n, "", 0);
     case 2:
-        return splice(text, length, below(length), 0, text + at, n);
+        return damage_splice(text, length, ROOM, below(length), 0, text + at,
+                             n);
     case 3: {
         const char *word = words[below(sizeof words / sizeof *words)];
-        return splice(text, length, at, n, word, strlen(word));
+        return damage_splice(text, length, ROOM, at, n, word, strlen(word));
     }
     default: { /* a number, whole, for another */
         const char *word = words[below(10)];
@@ -150,7 +137,8 @@ static size_t mutate(char *text, size_t length)
                     text[at + n] <= '9';)
             n++;
         return at == length ? length
-                            : splice(text, length, at, n, word, strlen(word));
+                            : damage_splice(text, length, ROOM, at, n, word,
+                                            strlen(word));
     }
     }
 }

@@ -14,18 +14,16 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "compute/crc32c.h"
 #include "compute/kern.h"
 #include "model/ckpt/slurp.h"
 #include "model/parts/parts.h"
 #include "model/parts/spread.h"
-#include "model/tools/synth.h"
+#include "tests/fuzz/damage.h"
 
 static char dir[64], path[120];
 static struct config config;
@@ -33,14 +31,6 @@ static struct kern kern;
 static uint8_t *good, *bad;
 static size_t good_bytes;
 static bool *used; /* [good_bytes]: something refers to the byte */
-static uint64_t random_state = 17;
-
-static uint64_t draw(uint64_t below)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + 1;
-    return (random_state >> 24) % below;
-}
-
 static void use(uint64_t at, uint64_t bytes)
 {
     assert_true(at + bytes <= good_bytes);
@@ -73,22 +63,15 @@ static void find_used(void)
 
 static int begin(void **state)
 {
-    static const struct synth_setting small[] = {
-        { "num_hidden_layers", "4" }, { "full_attn_layers", "4" },
-        { "num_experts", "8" },
-    };
     struct error error = { 0 };
-    struct synth_facts made;
     struct spread_facts facts;
     char part[2][80], *text;
     (void)state;
     strcpy(dir, "/tmp/sluice-part-files-XXXXXX");
-    if (!mkdtemp(dir))
-        return -1;
-    struct synth_options o = { .dir = dir, .preset = "tiny", .setting = small,
-                               .settings = 3 };
+    damage_checkpoint(dir);
+    damage_seed = 17;
     kern_init(&kern, ISA_COUNT - 1);
-    if (synth_write(&o, &made, &error) || config_load(&config, dir, &error))
+    if (config_load(&config, dir, &error))
         fail_msg("%s", error.text);
     struct spread_options s = { .model = dir, .jobs = 2, .kern = &kern,
                                 .cuts = { 2, { 2, 1 } } };
@@ -122,14 +105,6 @@ static int end(void **state)
     return system(command);
 }
 
-static void store(size_t n)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, bad, n), (ssize_t)n);
-    close(fd);
-}
-
 static void count(void *arg, const char *text)
 {
     assert_true(text[0]);
@@ -142,7 +117,7 @@ static uint32_t problems(size_t bytes)
     struct error error = { 0 };
     struct part *p;
     uint32_t n = 0;
-    store(bytes);
+    damage_store(path, bad, bytes);
     if (part_open(&p, path, &config, &error)) {
         assert_non_null(strstr(error.text, path));
         return 1;
@@ -153,48 +128,39 @@ static uint32_t problems(size_t bytes)
     return n;
 }
 
-static uint64_t tables_at(void)
-{
-    struct box_head head;
-    memcpy(&head, good, sizeof head);
-    return head.tables_at;
-}
-
 /* Flip some bytes, or copy some over others. Was a byte changed that anything
  * refers to? */
 static bool wound(void)
 {
+    uint64_t tables = damage_tables_at(good);
     bool changed = false;
-    for (uint64_t i = 1 + draw(3); i; i--) {
-        uint64_t at = draw(good_bytes), n = 1 + draw(8);
-        if (draw(2)) /* the tables, or the head */
-            at = draw(3) ? tables_at() + draw(good_bytes - tables_at())
-                         : draw(BOX_PAGE);
+    for (uint64_t i = 1 + damage_draw(3); i; i--) {
+        uint64_t at = damage_draw(good_bytes), n = 1 + damage_draw(8);
+        if (damage_draw(2)) /* the tables, or the head */
+            at = damage_draw(3) ? tables + damage_draw(good_bytes - tables)
+                                : damage_draw(BOX_PAGE);
         n = n < good_bytes - at ? n : good_bytes - at;
-        if (draw(2))
+        if (damage_draw(2))
             for (uint64_t k = 0; k < n; k++)
-                bad[at + k] ^= (uint8_t)(1u << draw(8));
+                bad[at + k] ^= (uint8_t)(1u << damage_draw(8));
         else
-            memmove(bad + at, bad + draw(good_bytes - n), n);
+            memmove(bad + at, bad + damage_draw(good_bytes - n), n);
     }
     for (size_t i = 0; i < good_bytes && !changed; i++)
         changed = used[i] && good[i] != bad[i];
     return changed;
 }
 
-static uint32_t rounds(void)
-{
-    const char *n = getenv("MUTATIONS");
-    return n ? (uint32_t)strtoul(n, NULL, 10) : 300;
-}
+enum { ROUNDS = 300 };
 
 static void damage_is_found(void **state)
 {
+    uint32_t rounds = damage_rounds(ROUNDS);
     (void)state;
     memcpy(bad, good, good_bytes);
     assert_int_equal(problems(good_bytes), 0);
-    for (uint32_t i = 0; i < rounds(); i++) {
-        size_t bytes = draw(8) ? good_bytes : draw(good_bytes);
+    for (uint32_t i = 0; i < rounds; i++) {
+        size_t bytes = damage_draw(8) ? good_bytes : damage_draw(good_bytes);
         memcpy(bad, good, good_bytes);
         bool changed = wound();
         uint32_t n = problems(bytes);
@@ -204,22 +170,14 @@ static void damage_is_found(void **state)
 
 static void lies_lead_nowhere(void **state)
 {
-    uint32_t opened = 0;
+    uint32_t opened = 0, rounds = damage_rounds(ROUNDS);
     (void)state;
-    for (uint32_t i = 0; i < rounds(); i++) {
-        struct box_head head;
+    for (uint32_t i = 0; i < rounds; i++) {
         memcpy(bad, good, good_bytes);
         wound();
-        memcpy(&head, bad, sizeof head);
-        memcpy(head.magic, good, sizeof head.magic);
-        if (head.tables_at <= good_bytes && draw(4)) {
-            memcpy(&head, good, sizeof head);
-            head.tables_crc = crc32c(0, bad + head.tables_at,
-                                     head.tables_bytes);
-        }
-        memcpy(bad, &head, sizeof head);
-        uint32_t crc = crc32c(0, bad, BOX_PAGE - 4);
-        memcpy(bad + BOX_PAGE - 4, &crc, sizeof crc);
+        memcpy(bad, good, damage_draw(4) ? sizeof(struct box_head)
+                                         : sizeof PART_MAGIC - 1);
+        damage_seal(bad, good_bytes);
         struct part *p;
         problems(good_bytes);
         if (!part_open(&p, path, &config, NULL)) {
@@ -227,7 +185,7 @@ static void lies_lead_nowhere(void **state)
             part_close(p);
         }
     }
-    assert_true(opened > rounds() / 20);
+    assert_true(opened > rounds / 20);
 }
 
 int main(void)

@@ -14,12 +14,9 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "compute/crc32c.h"
 #include "compute/kern.h"
@@ -28,19 +25,12 @@
 #include "model/ckpt/slurp.h"
 #include "model/pack/object.h"
 #include "model/pack/pack.h"
-#include "model/tools/synth.h"
+#include "tests/fuzz/damage.h"
 
 static char dir[64], pack_dir[80];
 static char *shard_path, *pack_path;
 static uint8_t *shard, *good, *bad;
 static size_t shard_bytes, good_bytes;
-static uint64_t random_state = 11;
-
-static uint64_t draw(uint64_t below)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + 1;
-    return (random_state >> 24) % below;
-}
 
 static uint8_t *load(const char *path, size_t *bytes)
 {
@@ -51,26 +41,18 @@ static uint8_t *load(const char *path, size_t *bytes)
 
 static int begin(void **state)
 {
-    static const struct synth_setting small[] = {
-        { "num_hidden_layers", "4" }, { "full_attn_layers", "4" },
-        { "num_experts", "8" },
-    };
     struct error error = { 0 };
-    struct synth_facts made;
     struct pack_facts facts;
     struct config c;
     struct ckpt *k = NULL;
     struct kern kern;
     (void)state;
     strcpy(dir, "/tmp/sluice-sidecar-XXXXXX");
-    if (!mkdtemp(dir))
-        return -1;
+    damage_checkpoint(dir);
+    damage_seed = 11;
     snprintf(pack_dir, sizeof pack_dir, "%s.packed", dir);
-    struct synth_options o = { .dir = dir, .preset = "tiny", .setting = small,
-                               .settings = 3 };
     kern_init(&kern, ISA_COUNT - 1);
-    if (synth_write(&o, &made, &error) || config_load(&c, dir, &error) ||
-        ckpt_open(&k, dir, &c, &error))
+    if (config_load(&c, dir, &error) || ckpt_open(&k, dir, &c, &error))
         fail_msg("%s", error.text);
     struct pack_options p = { .model = dir, .to = pack_dir, .jobs = 2,
                               .what = SIDECAR_TRUNK | SIDECAR_SCALES,
@@ -94,14 +76,6 @@ static int end(void **state)
     (void)state;
     snprintf(command, sizeof command, "rm -rf %s %s", dir, pack_dir);
     return system(command);
-}
-
-static void store(const uint8_t *bytes, size_t n)
-{
-    int fd = open(pack_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, bytes, n), (ssize_t)n);
-    close(fd);
 }
 
 /* A copy of its own, so that a byte too far is seen. */
@@ -175,7 +149,7 @@ static uint32_t use(size_t bytes, bool honest)
     struct error error = { 0 };
     bool moved;
     uint32_t used = 0;
-    store(bad, bytes);
+    damage_store(pack_path, bad, bytes);
     if (sidecar_open(&s, pack_path, &error)) {
         assert_true(error.text[0] && strstr(error.text, pack_path));
         return 0;
@@ -190,64 +164,42 @@ static uint32_t use(size_t bytes, bool honest)
     return used;
 }
 
-static uint64_t tables_at(void)
-{
-    struct box_head head;
-    memcpy(&head, good, sizeof head);
-    return head.tables_at;
-}
-
 /* One to three wounds; half of them in the head and the tables. */
 static size_t wound(void)
 {
+    uint64_t tables = damage_tables_at(good);
     size_t bytes = good_bytes;
     memcpy(bad, good, good_bytes);
-    for (uint64_t times = 1 + draw(3); times; times--) {
-        uint64_t at = draw(2) ? draw(good_bytes)
-                      : draw(2) ? draw(256)
-                                : tables_at() + draw(good_bytes - tables_at());
-        switch (draw(6)) {
+    for (uint64_t times = 1 + damage_draw(3); times; times--) {
+        uint64_t at = damage_draw(2)   ? damage_draw(good_bytes)
+                      : damage_draw(2) ? damage_draw(256)
+                                       : tables + damage_draw(good_bytes -
+                                                              tables);
+        switch (damage_draw(6)) {
         case 0:
-            bad[at] = (uint8_t)draw(256);
+            bad[at] = (uint8_t)damage_draw(256);
             break;
         case 1:
-            bytes = draw(4) ? bytes : at;
+            bytes = damage_draw(4) ? bytes : at;
             break;
         case 2: {
-            uint64_t from = draw(good_bytes), room = good_bytes - 64;
+            uint64_t from = damage_draw(good_bytes), room = good_bytes - 64;
             memmove(bad + (at < room ? at : room),
-                    good + (from < room ? from : room), 1 + draw(64));
+                    good + (from < room ? from : room), 1 + damage_draw(64));
             break;
         }
         case 3:
-            memset(bad + at, draw(2) ? 0 : 255,
+            memset(bad + at, damage_draw(2) ? 0 : 255,
                    good_bytes - at < 8 ? good_bytes - at : 8);
             break;
         default:
-            bad[at] ^= (uint8_t)(1u << draw(8));
+            bad[at] ^= (uint8_t)(1u << damage_draw(8));
         }
     }
     return bytes;
 }
 
-static void make_good_again(size_t bytes)
-{
-    struct box_head head;
-    memcpy(&head, bad, sizeof head);
-    if (bytes < BOX_PAGE)
-        return;
-    if (head.tables_at < bytes && head.tables_bytes <= bytes - head.tables_at)
-        head.tables_crc = crc32c(0, bad + head.tables_at, head.tables_bytes);
-    memcpy(bad, &head, sizeof head);
-    uint32_t crc = crc32c(0, bad, BOX_PAGE - 4);
-    memcpy(bad + BOX_PAGE - 4, &crc, sizeof crc);
-}
-
-static uint32_t mutations(void)
-{
-    const char *text = getenv("MUTATIONS");
-    return text ? (uint32_t)atoi(text) : 1500;
-}
+enum { ROUNDS = 1500 };
 
 static void whole(void **state)
 {
@@ -266,7 +218,7 @@ static void whole(void **state)
 static void head_and_tables(void **state)
 {
     struct sidecar *s;
-    uint64_t tables = tables_at();
+    uint64_t tables = damage_tables_at(good);
     (void)state;
     memcpy(bad, good, good_bytes);
     for (uint64_t at = 0; at < good_bytes;) {
@@ -280,7 +232,7 @@ static void head_and_tables(void **state)
                                                             ? 4096
                                                             : 1009)
         assert_int_equal(use(bytes, true), 0);
-    store(good, good_bytes);
+    damage_store(pack_path, good, good_bytes);
     assert_int_equal(sidecar_open(&s, pack_path, NULL), 0);
     sidecar_close(s);
 }
@@ -289,7 +241,7 @@ static void damaged(void **state)
 {
     uint32_t refused = 0, used = 0;
     (void)state;
-    for (uint32_t i = 0; i < mutations(); i++)
+    for (uint32_t i = 0; i < damage_rounds(ROUNDS); i++)
         *(use(wound(), true) ? &used : &refused) += 1;
     assert_true(refused > 20 && used > 20);
 }
@@ -298,9 +250,9 @@ static void lying(void **state)
 {
     uint32_t refused = 0, used = 0;
     (void)state;
-    for (uint32_t i = 0; i < mutations(); i++) {
+    for (uint32_t i = 0; i < damage_rounds(ROUNDS); i++) {
         size_t bytes = wound();
-        make_good_again(bytes);
+        damage_seal(bad, bytes);
         *(use(bytes, false) ? &used : &refused) += 1;
     }
     assert_true(refused > 20 && used > 20);

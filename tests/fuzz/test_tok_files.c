@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "model/text/tok_internal.h"
+#include "tests/fuzz/damage.h"
 #include "tests/unit/tok_files.h"
 
 enum { ROUNDS = 3000, ROOM = 1 << 16 };
@@ -42,21 +43,6 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Put `n` bytes of `what` in place of `cut` bytes at `at`. */
-static size_t splice(char *text, size_t bytes, size_t at, size_t cut,
-                     const char *what, size_t n)
-{
-    char kept[ROOM];
-    if (cut > bytes - at)
-        cut = bytes - at;
-    if (n > ROOM - (bytes - cut))
-        n = ROOM - (bytes - cut);
-    memcpy(kept, what, n);
-    memmove(text + at + n, text + at + cut, bytes - at - cut);
-    memcpy(text + at, kept, n);
-    return bytes - cut + n;
-}
-
 static size_t mutate(char *text, size_t bytes, uint64_t *seed)
 {
     static const char *const words[] = {
@@ -79,17 +65,20 @@ static size_t mutate(char *text, size_t bytes, uint64_t *seed)
             text[at] = byte;
             break;
         case 1:
-            bytes = splice(text, bytes, at, length, "", 0);
+            bytes = damage_splice(text, bytes, ROOM, at, length, "", 0);
             break;
         case 2:
-            bytes = splice(text, bytes, at, 0, text + from, length);
+            bytes = damage_splice(text, bytes, ROOM, at, 0, text + from,
+                                  length);
             break;
         case 3:
-            bytes = splice(text, bytes, at, length, text + from, length);
+            bytes = damage_splice(text, bytes, ROOM, at, length, text + from,
+                                  length);
             break;
         case 4:
-            bytes = splice(text, bytes, at, tok_files_random(seed, 4), word,
-                           strlen(word));
+            bytes = damage_splice(text, bytes, ROOM, at,
+                                  tok_files_random(seed, 4), word,
+                                  strlen(word));
             break;
         default:
             bytes = tok_files_random(seed, 20) ? bytes : at;
