@@ -4,10 +4,10 @@ import os
 import random
 import re
 import subprocess
-import sys
 import time
 
-SLUICE, FOLDER, KILLS = sys.argv[1], sys.argv[2], int(sys.argv[3])
+from killing import FOLDER, KILLS, SLUICE, run_for
+
 LINES = 160
 IN, OUT = FOLDER + "/in.jsonl", FOLDER + "/out.jsonl"
 seed = int(os.environ.get("SEED", 1))
@@ -56,27 +56,22 @@ def attack(words, truth, kills, longest):
     fresh()
     before, amid = [], 0
     while kills > 0:
-        p = subprocess.Popen(command(OUT, *words), stderr=subprocess.DEVNULL)
-        try:
-            p.wait(rng.uniform(0, longest))
-        except subprocess.TimeoutExpired:
-            p.kill()
-            p.wait()
-            kills -= 1
-            amid += 0 < len(whole_lines(OUT)) < LINES
+        status, _ = run_for(rng.uniform(0, longest), command(OUT, *words))
+        kills -= status == -9
+        amid += status == -9 and 0 < len(whole_lines(OUT)) < LINES
         now = whole_lines(OUT)
         if now[:len(before)] != before:
             return "a finished answer has gone"
         if len(set(now)) != len(now) or not set(now) <= set(truth):
             return "an answer came twice, or is wrong"
         before = now
-        if p.returncode in ENDED:
+        if status in ENDED:
             if sorted(now) != sorted(truth):
                 return "the job ended with other answers"
             fresh()
             before = []
-        elif p.returncode != -9:
-            return "exit status %d" % p.returncode
+        elif status != -9:
+            return "exit status %d" % status
     p = subprocess.run(command(OUT, *words), capture_output=True)
     now = whole_lines(OUT)
     if p.returncode not in ENDED or sorted(now) != sorted(truth):

@@ -1,13 +1,12 @@
 """python3 kill_pack.py SLUICE FOLDER KILLS: see test_pack_kill.sh."""
-import hashlib
 import os
 import random
 import shutil
 import subprocess
-import sys
 import time
 
-SLUICE, FOLDER, KILLS = sys.argv[1], sys.argv[2], int(sys.argv[3])
+from killing import FOLDER, KILLS, SLUICE, digests, run_for, unlike, verdict
+
 MODEL, TRUTH, OUT = FOLDER + "/model", FOLDER + "/truth", FOLDER + "/out"
 seed = random.randrange(1 << 30)
 print("# seed %d" % seed)
@@ -18,42 +17,26 @@ def command(out, *words):
     return [SLUICE, "pack", MODEL, "--to", out, *words]
 
 
-def contents(folder):
-    if not os.path.isdir(folder):
-        return {}
-    names = sorted(os.listdir(folder))
-    return {n: hashlib.sha256(open(folder + "/" + n, "rb").read()).hexdigest()
-            for n in names if n.endswith(".pack")}
-
-
 def attack(kills, longest):
     before = {}
     while kills > 0:
         jobs = str(rng.randrange(1, 5))
-        p = subprocess.Popen(command(OUT, "--jobs", jobs),
-                             stdout=subprocess.DEVNULL,
-                             stderr=subprocess.DEVNULL)
-        try:
-            p.wait(rng.uniform(0, longest))
-        except subprocess.TimeoutExpired:
-            p.kill()
-            p.wait()
-            kills -= 1
-        if p.returncode not in (0, -9):
-            return "exit status %d" % p.returncode
-        now = contents(OUT)
-        if any(now.get(n) != before[n] for n in before):
-            return "a finished file has gone or changed"
-        if any(truth.get(n) != now[n] for n in now):
-            return "a file is not what one go gives"
+        status, _ = run_for(rng.uniform(0, longest),
+                            command(OUT, "--jobs", jobs))
+        kills -= status == -9
+        if status not in (0, -9):
+            return "exit status %d" % status
+        now = digests(OUT, ".pack")
+        if unlike(now, before, truth):
+            return unlike(now, before, truth)
         before = now
-        if p.returncode == 0 or len(now) == len(truth):
+        if status == 0 or len(now) == len(truth):
             if now != truth:
                 return "it ended with other files"
             shutil.rmtree(OUT)
             before = {}
     p = subprocess.run(command(OUT), capture_output=True)
-    if p.returncode or contents(OUT) != truth:
+    if p.returncode or digests(OUT, ".pack") != truth:
         return "the same command did not finish"
     if [n for n in os.listdir(OUT) if not n.endswith(".pack")]:
         return "something is left behind"
@@ -64,8 +47,6 @@ begin = time.monotonic()
 subprocess.run(command(TRUTH, "--jobs", "1"), check=True,
                stdout=subprocess.DEVNULL)
 longest = 1.2 * (time.monotonic() - begin)
-truth = contents(TRUTH)
+truth = digests(TRUTH, ".pack")
 assert len(truth) > 3
-wrong = attack(KILLS, longest)
-print("ok 1 - %d kills" % KILLS if not wrong else "not ok 1 - " + wrong)
-print("1..1")
+verdict(attack(KILLS, longest))

@@ -1,13 +1,12 @@
 """python3 kill_spread.py SLUICE FOLDER KILLS: see test_spread_kill.sh."""
-import hashlib
 import os
 import random
 import shutil
 import subprocess
-import sys
 import time
 
-SLUICE, FOLDER, KILLS = sys.argv[1], sys.argv[2], int(sys.argv[3])
+from killing import FOLDER, KILLS, SLUICE, digests, run_for, unlike, verdict
+
 MODEL, TRUTH, OUT = FOLDER + "/model", FOLDER + "/truth", FOLDER + "/out"
 MOVED = FOLDER + "/moved"
 seed = random.randrange(1 << 30)
@@ -22,23 +21,13 @@ def command(model, out, *words):
         w for t in to for w in ("--to", t)]
 
 
-def digest(path):
-    return hashlib.sha256(open(path, "rb").read()).hexdigest()
-
-
 def contents(out):
-    found = {}
-    for part in PARTS:
-        folder = out + "/" + part
-        for name in os.listdir(folder) if os.path.isdir(folder) else []:
-            if name.endswith(".part"):
-                found[part + "/" + name] = digest(folder + "/" + name)
-    return found
+    return {part + "/" + name: sha for part in PARTS
+            for name, sha in digests(out + "/" + part, ".part").items()}
 
 
 def shards(model):
-    return {n: digest(model + "/" + n) for n in os.listdir(model)
-            if n.endswith(".safetensors")}
+    return digests(model, ".safetensors")
 
 
 def fresh():
@@ -66,26 +55,18 @@ def attack(kills, longest):
     move = True
     while kills > 0:
         words = ["--jobs", str(rng.randrange(1, 5))] + ["--move"] * move
-        p = subprocess.Popen(command(MOVED, OUT, *words),
-                             stdout=subprocess.DEVNULL,
-                             stderr=subprocess.PIPE)
-        try:
-            p.wait(rng.uniform(0, longest))
-        except subprocess.TimeoutExpired:
-            p.kill()
-            p.wait()
-            kills -= 1
-        if p.returncode not in (0, -9):
-            return "exit status %d: %s" % (p.returncode, p.stderr.read())
+        status, said = run_for(rng.uniform(0, longest),
+                               command(MOVED, OUT, *words))
+        kills -= status == -9
+        if status not in (0, -9):
+            return "exit status %d: %s" % (status, said)
         now = contents(OUT)
-        if any(now.get(n) != before[n] for n in before):
-            return "a finished file has gone or changed"
-        if any(truth.get(n) != now[n] for n in now):
-            return "a file is not what one go gives"
+        if unlike(now, before, truth):
+            return unlike(now, before, truth)
         if lost(now):
             return lost(now) + " is lost"
         before = now
-        if p.returncode == 0:
+        if status == 0:
             if now != truth or (move and shards(MOVED)):
                 return "it ended with other files"
             fresh()
@@ -99,19 +80,13 @@ def attack(kills, longest):
                 if not n.endswith(".part")]:
             return "something is left behind"
     words = [w for part in PARTS for w in ("--parts", OUT + "/" + part)]
-    while True:  # kills during the way back
-        p = subprocess.Popen([SLUICE, "spread", MOVED, "--join", MOVED, *words],
-                             stdout=subprocess.DEVNULL,
-                             stderr=subprocess.DEVNULL)
-        try:
-            p.wait(rng.uniform(0, 2 * longest))
-            break
-        except subprocess.TimeoutExpired:
-            p.kill()
-            p.wait()
+    status = -9
+    while status == -9:  # kills during the way back
+        status, _ = run_for(rng.uniform(0, 2 * longest),
+                            [SLUICE, "spread", MOVED, "--join", MOVED, *words])
         if any(whole.get(n) != s for n, s in shards(MOVED).items()):
             return "join left a shard half done"
-    if p.returncode or shards(MOVED) != whole:
+    if status or shards(MOVED) != whole:
         return "join gave other shards"
     return None
 
@@ -123,6 +98,4 @@ subprocess.run(command(MODEL, TRUTH, "--jobs", "1"), check=True,
 longest = 1.5 * (time.monotonic() - begin)
 truth, whole = contents(TRUTH), shards(MODEL)
 assert len(truth) == 3 * len(whole) > 9
-wrong = attack(KILLS, longest)
-print("ok 1 - %d kills" % KILLS if not wrong else "not ok 1 - " + wrong)
-print("1..1")
+verdict(attack(KILLS, longest))
