@@ -4,28 +4,7 @@
 #         whole, partial, stale, damaged and foreign sidecar apart.
 # Method  a tiny checkpoint, its sidecars, and those of another seed.
 . tests/tap.sh
-works() { # NAME command...
-    name=$1
-    shift
-    "$@" > "$D/out" 2> "$D/err"
-    verdict $? "$name"
-}
-fails() { # NAME WORDS command...: exit 1, one sentence with WORDS
-    name=$1 words=$2
-    shift 2
-    "$@" > "$D/out" 2> "$D/err"
-    [ $? -eq 1 ] && [ "$(wc -l < "$D/err")" -le 2 ] &&
-        cat "$D/out" "$D/err" | grep -qF -- "$words"
-    verdict $? "$name"
-}
-said() { # NAME WORDS: in what the last command printed
-    cat "$D/out" "$D/err" | grep -q -- "$2"
-    verdict $? "$1"
-}
-same() {
-    diff -r "$2" "$3" > "$D/out" 2>&1
-    verdict $? "$1"
-}
+. tests/commands.sh
 M=$D/model P=$D/model.packed
 model() { # folder seed
     "$S" synth "$1" --preset tiny --seed "$2" --num-hidden-layers 5 \

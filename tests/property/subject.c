@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "model/grammar/match.h"
 #include "tests/property/subject.h"
 
 struct small_model subject_model;
@@ -112,4 +113,23 @@ int subjects_remove(void **state)
     (void)state;
     small_model_remove(&subject_model);
     return 0;
+}
+
+bool subject_is_of(const char *schema, const char *text, size_t bytes)
+{
+    struct jv_doc doc, said;
+    struct grammar *g;
+    struct match *m;
+    assert_int_equal(jv_parse(&doc, schema, strlen(schema), JV_STRICT, NULL),
+                     0);
+    assert_int_equal(grammar_schema(&g, doc.root, NULL), 0);
+    assert_int_equal(match_open(&m, g), 0);
+    bool good = match_push(m, text, bytes) == 1 && match_complete(m) &&
+                !jv_parse(&said, text, bytes, JV_STRICT, NULL);
+    if (good)
+        jv_free(&said);
+    match_close(m);
+    grammar_free(g);
+    jv_free(&doc);
+    return good;
 }

@@ -42,4 +42,7 @@ struct sluice_options subject_options(uint32_t sequences);
 struct sluice *subject_open_with(const struct sluice_options *o);
 struct sluice *subject_open(uint32_t sequences);
 
+/* Is the text JSON of the schema, and is the schema one. */
+bool subject_is_of(const char *schema, const char *text, size_t bytes);
+
 #endif

@@ -18,7 +18,6 @@
 
 #include <cmocka.h>
 
-#include "model/grammar/match.h"
 #include "tests/property/subject.h"
 
 enum { ROOM = 400, CONTEXT = 480 };
@@ -101,25 +100,6 @@ static struct sluice_request request_of(uint64_t i, struct answer *a)
     return r;
 }
 
-static bool is_of(const char *schema, const char *text, size_t bytes)
-{
-    struct jv_doc doc, said;
-    struct grammar *g;
-    struct match *m;
-    assert_int_equal(jv_parse(&doc, schema, strlen(schema), JV_STRICT, NULL),
-                     0);
-    assert_int_equal(grammar_schema(&g, doc.root, NULL), 0);
-    assert_int_equal(match_open(&m, g), 0);
-    bool good = match_push(m, text, bytes) == 1 && match_complete(m) &&
-                !jv_parse(&said, text, bytes, JV_STRICT, NULL);
-    if (good)
-        jv_free(&said);
-    match_close(m);
-    grammar_free(g);
-    jv_free(&doc);
-    return good;
-}
-
 static void every_answer_is_of_its_form(void **state)
 {
     (void)state;
@@ -138,7 +118,8 @@ static void every_answer_is_of_its_form(void **state)
             assert_int_equal(sluice_run(s, NULL), 0);
     }
     for (uint64_t i = 0; i < n; i++) {
-        bool good = is_of(schemas[i % SCHEMAS], a[i].content, a[i].bytes);
+        bool good = subject_is_of(schemas[i % SCHEMAS], a[i].content,
+                                  a[i].bytes);
         if (!good || a[i].finish != SLUICE_END)
             printf("# %d: %d %.*s\n", (int)i, a[i].finish, (int)a[i].bytes,
                    a[i].content);
@@ -161,7 +142,8 @@ static void chat_replies_are_led(void **state)
         r.reply = (struct sluice_reply){ .chat = true, .in_answer = i % 2 };
         assert_int_equal(sluice_generate(s, &r, NULL), 0);
         if (a.finish == SLUICE_END) {
-            assert_true(is_of(schemas[i % SCHEMAS], a.content, a.bytes));
+            assert_true(subject_is_of(schemas[i % SCHEMAS], a.content,
+                                      a.bytes));
         } else { /* it never stopped to think */
             assert_int_equal(a.finish, SLUICE_LENGTH);
             assert_int_equal(a.bytes, 0);

@@ -7,28 +7,13 @@
 # Method  a tiny checkpoint in three parts of unequal weights, and one of another
 #         seed. The order of fsync, reading and unlink comes from strace.
 . tests/tap.sh
-works() { # NAME command...
-    name=$1
-    shift
-    "$@" > "$D/out" 2> "$D/err"
-    verdict $? "$name"
-}
-fails() { # NAME WORDS command...: exit 1 or 2, a sentence with WORDS
+. tests/commands.sh
+misused() { # NAME WORDS command...: exit 2, a sentence with WORDS
     name=$1 words=$2
     shift 2
     "$@" > "$D/out" 2> "$D/err"
-    status=$?
-    [ $status -eq 1 ] || [ $status -eq 2 ] &&
-        cat "$D/out" "$D/err" | grep -qF -- "$words"
+    [ $? -eq 2 ] && head -1 "$D/err" | grep -qF -- "$words"
     verdict $? "$name"
-}
-said() { # NAME WORDS: in what the last command printed
-    cat "$D/out" "$D/err" | grep -q -- "$2"
-    verdict $? "$1"
-}
-same() {
-    diff -r "$2" "$3" > "$D/out" 2>&1
-    verdict $? "$1"
 }
 M=$D/model P="--parts $D/p0 --parts $D/p1 --parts $D/p2"
 model() { # folder seed
@@ -93,7 +78,7 @@ fails "one twice" "is the same part as" "$S" run "$D/bare" --parts "$D/p0" \
     > /dev/null
 fails "one of another model" "is of another model" "$S" run "$D/bare" \
     --parts "$D/p0" --parts "$D/o-1" --parts "$D/p2" --ids 1 -n 1
-fails "coded weights beside them" "does not go with --parts" "$S" run \
+misused "coded weights beside them" "does not go with --parts" "$S" run \
     "$D/bare" $P --packed require --ids 1 -n 1
 fails "other weights over them" "is not of this model and these weights" \
     sh -c "rm '$D/whole/model-00001-of-000005.safetensors'; '$S' spread \
@@ -125,7 +110,7 @@ cmp -s "$D/l0" "$D/l1"
 verdict $? "give the same logits"
 
 # Moving.
-fails "one part cannot be moved" "--move needs all parts" "$S" spread \
+misused "one part cannot be moved" "--move needs all parts" "$S" spread \
     "$D/whole" --move --only 0 --of 2 --to "$D/m0"
 "$S" spread "$D/whole" --to "$D/k0=1" --to "$D/k1=1" > /dev/null
 f=model-00003-of-000005
