@@ -125,14 +125,13 @@ static int print_json(const struct doctor *d, const char *next)
     json_object_set_new(root, "ok", json_integer(d->count[DOCTOR_OK]));
     json_object_set_new(root, "warn", json_integer(d->count[DOCTOR_WARN]));
     json_object_set_new(root, "fail", json_integer(d->count[DOCTOR_FAIL]));
-    json_object_set_new(root, "budget_bytes",
-                        json_integer((json_int_t)d->budget_bytes));
+    set_int(root, "budget_bytes", d->budget_bytes);
     for (uint32_t i = 0; i < d->drives; i++)
         json_array_append_new(
             rates, json_integer((json_int_t)d->drive[i].bytes_per_s));
     json_object_set_new(root, "drives_bytes_per_s", rates);
     if (t.seconds > 0) {
-        json_object_set_new(root, "seconds_per_token", json_real(t.seconds));
+        set_real(root, "seconds_per_token", t.seconds);
         json_object_set_new(root, "cause",
                             json_string(cause_name(pass_cause(&t))));
     }

@@ -94,13 +94,10 @@ static int print_json(const struct pack_facts *f)
     json_object_set_new(root, "kinds", kinds);
     json_object_set_new(root, "made", json_integer(f->made));
     json_object_set_new(root, "kept", json_integer(f->kept));
-    json_object_set_new(root, "read_bytes",
-                        json_integer((json_int_t)f->read_bytes));
-    json_object_set_new(root, "stored_bytes",
-                        json_integer((json_int_t)f->stored_bytes));
-    json_object_set_new(root, "file_bytes",
-                        json_integer((json_int_t)f->file_bytes));
-    json_object_set_new(root, "seconds", json_real(f->seconds));
+    set_int(root, "read_bytes", f->read_bytes);
+    set_int(root, "stored_bytes", f->stored_bytes);
+    set_int(root, "file_bytes", f->file_bytes);
+    set_real(root, "seconds", f->seconds);
     return json_print(root, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
 }
 

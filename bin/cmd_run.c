@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "bin/cli/conversation.h"
+#include "bin/cli/json.h"
 #include "bin/cli/machines.h"
 #include "bin/cli/prompt.h"
 #include "bin/cli/session.h"
@@ -343,10 +344,8 @@ static int finish(struct run *r, const char *model, double wall,
     json_t *report = report_make(&in);
     report_drafts(report, r->s);
     if (r->a.state || r->a.s.prefix_cache) {
-        json_object_set_new(report, "prompt_tokens_read",
-                            json_integer((json_int_t)c.prompt_ids));
-        json_object_set_new(report, "prompt_tokens_loaded",
-                            json_integer((json_int_t)c.loaded_ids));
+        set_int(report, "prompt_tokens_read", c.prompt_ids);
+        set_int(report, "prompt_tokens_loaded", c.loaded_ids);
     }
     report_say(report);
     report_drafts_say(r->s);

@@ -154,11 +154,9 @@ static int print_json(const struct spread_args *a,
     json_object_set_new(root, "made", json_integer(f->made));
     json_object_set_new(root, "kept", json_integer(f->kept));
     json_object_set_new(root, "removed", json_integer(f->removed));
-    json_object_set_new(root, "bytes",
-                        json_integer((json_int_t)f->read_bytes));
-    json_object_set_new(root, "file_bytes",
-                        json_integer((json_int_t)f->file_bytes));
-    json_object_set_new(root, "seconds", json_real(f->seconds));
+    set_int(root, "bytes", f->read_bytes);
+    set_int(root, "file_bytes", f->file_bytes);
+    set_real(root, "seconds", f->seconds);
     return json_print(root, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
 }
 

@@ -67,18 +67,14 @@ static int print_json(struct verify_args *a, const struct verify_facts *f)
 {
     json_t *root = json_object();
     json_object_set_new(root, "files", json_integer(f->files));
-    json_object_set_new(root, "tensors",
-                        json_integer((json_int_t)f->tensors));
-    json_object_set_new(root, "read_bytes",
-                        json_integer((json_int_t)f->bytes));
+    set_int(root, "tensors", f->tensors);
+    set_int(root, "read_bytes", f->bytes);
     json_object_set_new(root, "packed_files", json_integer(f->packed_files));
-    json_object_set_new(root, "packed_compared_bytes",
-                        json_integer((json_int_t)f->packed_bytes));
+    set_int(root, "packed_compared_bytes", f->packed_bytes);
     json_object_set_new(root, "unchanged_files", json_integer(f->unchanged));
     json_object_set_new(root, "files_with_digest", json_integer(f->summed));
-    json_object_set_new(root, "seconds", json_real(f->seconds));
-    json_object_set_new(root, "problem_count",
-                        json_integer((json_int_t)f->problems));
+    set_real(root, "seconds", f->seconds);
+    set_int(root, "problem_count", f->problems);
     json_object_set_new(root, "problems", json_incref(a->problems));
     return json_print(root, JSON_INDENT(1));
 }

@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "bin/cli/json.h"
 #include "bin/cli/opt.h"
 #include "bin/cli/terminal.h"
 #include "io/clock.h"
@@ -175,26 +176,21 @@ json_t *batch_show_report(const struct batch_feed *f, uint64_t given,
         (json_int_t)f->before, "prompt_tokens", (json_int_t)f->prompt_tokens,
         "new_tokens", (json_int_t)f->new_tokens, "prompt_tokens_read",
         (json_int_t)c.prompt_ids, "elapsed_s", wall_seconds);
-    json_object_set_new(o, "requests_per_s",
-                        json_real((double)f->answered / wall));
-    json_object_set_new(o, "ids_per_s", json_real(ids / wall));
-    json_object_set_new(o, "tokens_found_before",
-                        json_integer((json_int_t)given));
-    json_object_set_new(o, "fields_ignored",
-                        json_integer((json_int_t)f->ignored));
+    set_real(o, "requests_per_s", (double)f->answered / wall);
+    set_real(o, "ids_per_s", ids / wall);
+    set_int(o, "tokens_found_before", given);
+    set_int(o, "fields_ignored", f->ignored);
     if (ids > 0)
         json_object_update_new(
             o, json_pack("{s:f, s:f, s:f}", "seconds_per_token",
                          wall_seconds / ids, "cpu_seconds_per_token",
                          cpu_seconds / ids, "bytes_per_token",
                          all_bytes / ids));
-    json_object_set_new(o, "prompt_tokens_read",
-                        json_integer((json_int_t)c.prompt_ids));
-    json_object_set_new(o, "prompt_tokens_copied",
-                        json_integer((json_int_t)c.copied_ids));
+    set_int(o, "prompt_tokens_read", c.prompt_ids);
+    set_int(o, "prompt_tokens_copied", c.copied_ids);
     /* Older names. */
-    json_object_set_new(o, "tokens", json_integer((json_int_t)c.new_ids));
-    json_object_set_new(o, "tokens_per_s", json_real(ids / wall));
+    set_int(o, "tokens", c.new_ids);
+    set_real(o, "tokens_per_s", ids / wall);
     json_object_set_new(o, "forecast", forecast_object(forecast));
     json_object_set_new(
         o, "measured",

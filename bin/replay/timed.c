@@ -268,9 +268,8 @@ static json_t *json_of(const struct line *l)
         (json_int_t)l->x.drives);
     enum k3_phase phase = l->x.totals[K3_DECODE].passes ? K3_DECODE
                                                         : K3_PREFILL;
-    json_object_set_new(o, "decoded_bytes_per_token",
-                        json_real(share((double)l->x.decoded_bytes[phase],
-                                        f.tokens)));
+    set_real(o, "decoded_bytes_per_token",
+             share((double)l->x.decoded_bytes[phase], f.tokens));
     json_object_update_new(o, more);
     json_object_update_new(o, bytes);
     report_set_old_names(o);

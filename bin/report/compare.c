@@ -252,12 +252,10 @@ static json_t *results_of(const struct compare *c)
                               "spread_b", widest(&b), "noise_known", r.known,
                               "differs", r.differs);
         if (r.mean_a > 0)
-            json_object_set_new(o, "ratio", json_real(r.mean_b / r.mean_a));
+            set_real(o, "ratio", r.mean_b / r.mean_a);
         if (r.mean_a > 0 && r.known) {
-            json_object_set_new(o, "ratio_low",
-                                json_real(fmax(0, 1 + r.low / r.mean_a)));
-            json_object_set_new(o, "ratio_high",
-                                json_real(1 + r.high / r.mean_a));
+            set_real(o, "ratio_low", fmax(0, 1 + r.low / r.mean_a));
+            set_real(o, "ratio_high", 1 + r.high / r.mean_a);
         }
         json_array_append_new(list, o);
     }

@@ -3,17 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "bin/cli/json.h"
 #include "model/k3/shared.h"
-
-static void set_int(json_t *o, const char *name, uint64_t value)
-{
-    json_object_set_new(o, name, json_integer((json_int_t)value));
-}
-
-static void set_seconds(json_t *o, const char *name, int64_t ns)
-{
-    json_object_set_new(o, name, json_real((double)ns / 1e9));
-}
 
 void machines_report(json_t *report, const struct k3 *k)
 {
@@ -27,7 +18,7 @@ void machines_report(json_t *report, const struct k3 *k)
         set_int(o, "trunk_bytes", m->trunk_bytes);
         set_int(o, "expert_bytes", m->expert_bytes);
         set_int(o, "resident_read_bytes", m->resident_bytes);
-        json_object_set_new(o, "device_bytes_per_s", json_real(m->bytes_per_s));
+        set_real(o, "device_bytes_per_s", m->bytes_per_s);
         set_int(o, "passes", m->passes);
         set_int(o, "rows", m->rows);
         set_seconds(o, "pass_s", m->pass_ns);

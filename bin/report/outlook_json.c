@@ -6,22 +6,14 @@
 static json_t *cost_object(const struct token_cost *t)
 {
     json_t *o = json_object();
-    json_object_set_new(o, "read_bytes_per_token",
-                        json_integer((json_int_t)t->read_bytes));
-    json_object_set_new(o, "trunk_bytes_per_token",
-                        json_integer((json_int_t)t->trunk_bytes));
-    json_object_set_new(o, "expert_bytes_per_token",
-                        json_integer((json_int_t)t->expert_bytes));
-    json_object_set_new(o, "embed_bytes_per_token",
-                        json_integer((json_int_t)t->embed_bytes));
-    json_object_set_new(o, "decoded_bytes_per_token",
-                        json_integer((json_int_t)t->decoded_bytes));
-    json_object_set_new(o, "trunk_stored_bytes",
-                        json_integer((json_int_t)t->trunk_stored_bytes));
-    json_object_set_new(o, "trunk_decoded_bytes",
-                        json_integer((json_int_t)t->trunk_decoded_bytes));
-    json_object_set_new(o, "coded_not_used", /* bits: 1 trunk, 2 scales */
-                        json_integer((json_int_t)t->packed_skip));
+    set_int(o, "read_bytes_per_token", t->read_bytes);
+    set_int(o, "trunk_bytes_per_token", t->trunk_bytes);
+    set_int(o, "expert_bytes_per_token", t->expert_bytes);
+    set_int(o, "embed_bytes_per_token", t->embed_bytes);
+    set_int(o, "decoded_bytes_per_token", t->decoded_bytes);
+    set_int(o, "trunk_stored_bytes", t->trunk_stored_bytes);
+    set_int(o, "trunk_decoded_bytes", t->trunk_decoded_bytes);
+    set_int(o, "coded_not_used", t->packed_skip); /* bits: 1 trunk, 2 scales */
     return o;
 }
 
@@ -75,21 +67,19 @@ json_t *outlook_json(const struct outlook *l)
     json_object_set_new(root, "plan", report_plan(&l->now.plan));
     json_object_set_new(root, "threads", json_integer(l->o.threads));
     json_object_set_new(root, "context", json_integer(l->o.context));
-    json_object_set_new(root, "gbps", json_real(sum_gbps(&l->here)));
+    set_real(root, "gbps", sum_gbps(&l->here));
     json_object_set_new(root, "drive_gbps", gbps_array(&l->here));
     json_object_set_new(root, "layout",
                         json_string(outlook_layout(l->here.layout)));
     json_object_set_new(root, "drives", json_integer(l->here.drives));
-    json_object_set_new(root, "io_s", json_real(l->now.io_s));
-    json_object_set_new(root, "compute_s", json_real(l->compute_s));
-    json_object_set_new(root, "seconds_per_token",
-                        json_real(l->now_is.seconds));
+    set_real(root, "io_s", l->now.io_s);
+    set_real(root, "compute_s", l->compute_s);
+    set_real(root, "seconds_per_token", l->now_is.seconds);
     json_object_set_new(root, "cause",
                         json_string(cause_name(pass_cause(&l->now_is))));
-    json_object_set_new(root, "drives_used_share",
-                        json_real(l->now_is.io_mean_s / l->now_is.seconds));
-    json_object_set_new(root, "any_drive_busy_share",
-                        json_real(l->now_is.any_share));
+    set_real(root, "drives_used_share",
+             l->now_is.io_mean_s / l->now_is.seconds);
+    set_real(root, "any_drive_busy_share", l->now_is.any_share);
     json_object_set_new(root, "state", plan_state_json(&l->state));
     json_object_set_new(root, "ladder", ladder_array(l));
     json_object_set_new(

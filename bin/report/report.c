@@ -25,16 +25,6 @@ static json_t *ids(const uint32_t *list, uint64_t count)
     return array;
 }
 
-static void set_int(json_t *o, const char *name, uint64_t value)
-{
-    json_object_set_new(o, name, json_integer((json_int_t)value));
-}
-
-static void set_real(json_t *o, const char *name, double value)
-{
-    json_object_set_new(o, name, json_real(value));
-}
-
 static double seconds(int64_t ns)
 {
     return (double)ns / 1e9;

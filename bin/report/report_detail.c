@@ -1,5 +1,6 @@
 #include "bin/report/report_detail.h"
 
+#include "bin/cli/json.h"
 #include "sched/stream.h"
 
 static const char *const phase_name[K3_PHASES] = { "prefill", "decode" };
@@ -46,7 +47,7 @@ static json_t *kernels_of(struct k3 *k, enum k3_phase phase)
         char name[K3_NAME_BYTES];
         k3_kernel_name(name, i);
         if (t[i].calls)
-            json_object_set_new(o, name, json_real(seconds(t[i].ns)));
+            set_real(o, name, seconds(t[i].ns));
     }
     return o;
 }

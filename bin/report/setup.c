@@ -21,11 +21,6 @@ static void set_text(json_t *o, const char *name, const char *text)
         json_object_set_new(o, name, json_bytes(text));
 }
 
-static void set_int(json_t *o, const char *name, uint64_t value)
-{
-    json_object_set_new(o, name, json_integer((json_int_t)value));
-}
-
 /* ---- the model ---- */
 
 static json_t *model_object(const struct setup_input *in, struct error *error)
@@ -191,17 +186,16 @@ static json_t *options_object(const struct setup_input *in)
     static const char *const kept[] = { "auto", "coded", "decoded" };
     set_text(o, "resident", kept[a->resident]);
     const struct request_sampling *chosen = &a->samplers.chosen;
-    json_object_set_new(o, "temperature", json_real(chosen->temperature));
-    json_object_set_new(o, "top_p", json_real(chosen->top_p));
+    set_real(o, "temperature", chosen->temperature);
+    set_real(o, "top_p", chosen->top_p);
     set_int(o, "top_k", chosen->top_k);
-    json_object_set_new(o, "min_p", json_real(chosen->min_p));
-    json_object_set_new(o, "presence_penalty", json_real(chosen->presence));
-    json_object_set_new(o, "frequency_penalty", json_real(chosen->frequency));
-    json_object_set_new(o, "repetition_penalty",
-                        json_real(chosen->repetition));
+    set_real(o, "min_p", chosen->min_p);
+    set_real(o, "presence_penalty", chosen->presence);
+    set_real(o, "frequency_penalty", chosen->frequency);
+    set_real(o, "repetition_penalty", chosen->repetition);
     set_int(o, "seed", chosen->seed);
     json_object_set_new(o, "ignore_eos", json_boolean(a->samplers.ignore_eos));
-    json_object_set_new(o, "mla_latent_eps", json_real(a->mla_latent_eps));
+    set_real(o, "mla_latent_eps", a->mla_latent_eps);
     return o;
 }
 
