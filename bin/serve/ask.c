@@ -127,6 +127,10 @@ static struct work *open_work(struct call *c, const struct buffer *body)
     w->model = c->room->o->name[0];
     w->owner = c->owner;
     w->priority = priority_of(body);
+    w->store = c->store;
+    w->turns = c->turns; /* from here on the work's */
+    w->echo = c->echo;
+    c->turns = c->echo = (struct buffer){ 0 };
     return w;
 }
 

@@ -26,6 +26,8 @@ struct call {
     char     id[STORE_ID]; /* the part of the path where the route has {id} */
     struct buffer body;
     struct upload *upload; /* of a multipart body */
+    struct buffer turns, echo; /* of a response: work.h */
+    bool     store;        /* the same */
     struct api_error error; /* found before the body was there */
     uint64_t owner;    /* hash of the client: its key, or its address */
     int      key;      /* the number of its key, from 1; 0: none */

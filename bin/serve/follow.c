@@ -2,9 +2,11 @@
 
 #include <inttypes.h>
 #include <microhttpd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bin/serve/store/store.h"
 #include "io/clock.h"
 
 enum { ROOM_BYTES = 16384, PROGRESS_NS = 1000000000 };
@@ -82,11 +84,35 @@ static void leave_list(struct follow *f)
     *link = f->after;
 }
 
+/* A response is in --data before its client hears of its end, and may go on
+ * from it. The lock is let go meanwhile. */
+static void keep_response(struct follow *f)
+{
+    struct room *r = f->room;
+    struct work *w = f->work;
+    struct error error = { 0 };
+    struct buffer object = { 0 };
+    char id[STORE_ID];
+    render_response(w, &object);
+    snprintf(id, sizeof id, "resp_%s", w->id);
+    pthread_mutex_unlock(&r->lock);
+    int err = store_response_keep(r->store, id, w->owner, &object, &w->turns,
+                                  &error);
+    if (err)
+        fprintf(stderr, "sluice: %s\n", error.text);
+    buffer_free(&object);
+    pthread_mutex_lock(&r->lock);
+    w->stored = true;
+    w->store &= !err;
+}
+
 ssize_t follow_read(struct follow *f, char *out, size_t room)
 {
     int64_t now = clock_ns();
     ssize_t result = 0;
     pthread_mutex_lock(&f->room->lock);
+    if (f->work->state == WORK_DONE && f->work->store && !f->work->stored)
+        keep_response(f);
     if (f->given == f->out.count)
         fill(f, now);
     size_t n = f->out.count - f->given;

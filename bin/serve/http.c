@@ -117,14 +117,16 @@ static void identify(struct http *h, struct call *c)
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(
         c->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     uint8_t digest[AUTH_DIGEST];
-    const void *part[2] = { c->address, &c->key };
     net_address(info ? info->client_addr : NULL, c->address,
                 sizeof c->address);
     const char *header = call_header(c, "Authorization");
     if (!header)
         header = call_header(c, "x-api-key");
     c->key = (int)auth_find(&h->auth, header);
-    size_t bytes[2] = { c->key ? 0 : strlen(c->address), sizeof c->key };
+    /* Of the key itself: its number is another one when the file changes. */
+    const void *part[2] = { c->address,
+                            c->key ? h->auth.digest[c->key - 1] : NULL };
+    size_t bytes[2] = { c->key ? 0 : strlen(c->address), AUTH_DIGEST };
     auth_digest(digest, part, bytes, 2);
     memcpy(&c->owner, digest, sizeof c->owner);
     if (h->auth.count && !c->key && (!c->route || c->route->kind != ROUTE_OPEN))
@@ -347,6 +349,8 @@ static void on_completed(void *arg, struct MHD_Connection *connection,
         follow_close(c->follow);
     upload_free(c);
     buffer_free(&c->body);
+    buffer_free(&c->turns);
+    buffer_free(&c->echo);
     free(c);
 }
 

@@ -34,6 +34,8 @@ void render_begin(struct render *r, enum api api, bool stream);
 void render_more(struct render *r, const struct work *w,
                  const struct batch_rules *rules, struct buffer *out,
                  size_t room);
+/* The whole of a response that is DONE, as JSON on one line. */
+void render_response(const struct work *w, struct buffer *out);
 /* What keeps a silent connection alive: a comment in a stream, else a blank. */
 void render_tick(const struct render *r, struct buffer *out);
 void render_free(struct render *r);

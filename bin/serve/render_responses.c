@@ -80,8 +80,8 @@ static void put_response(struct buffer *out, const struct work *w,
     buffer_format(out,
                   "{\"id\":\"resp_%s\",\"object\":\"response\","
                   "\"created_at\":%" PRId64 ",\"status\":\"%s\",\"error\":null,"
-                  "\"incomplete_details\":%s,\"instructions\":null,"
-                  "\"max_output_tokens\":%" PRIu64 ",\"model\":",
+                  "\"incomplete_details\":%s,\"max_output_tokens\":%" PRIu64
+                  ",\"model\":",
                   w->id, w->created,
                   !part ? "in_progress" : cut ? "incomplete" : "completed",
                   cut ? "{\"reason\":\"max_output_tokens\"}" : "null",
@@ -90,13 +90,11 @@ static void put_response(struct buffer *out, const struct work *w,
     buffer_text(out, ",\"output\":[");
     if (items->count)
         buffer_put(out, items->bytes, items->count);
-    buffer_text(out, "],\"parallel_tool_calls\":true,"
-                     "\"previous_response_id\":null,\"reasoning\":{\"effort\":"
-                     "null,\"summary\":null},\"store\":false,\"temperature\":"
-                     "null,\"text\":{\"format\":{\"type\":\"text\"}},"
-                     "\"tool_choice\":\"auto\",\"tools\":[],\"top_p\":null,"
-                     "\"truncation\":\"disabled\",\"metadata\":{},\"user\":"
-                     "null,\"usage\":");
+    buffer_text(out, "],");
+    if (w->echo.count)
+        buffer_put(out, w->echo.bytes, w->echo.count);
+    out->failed |= w->echo.failed;
+    buffer_format(out, "\"store\":%s,\"usage\":", w->store ? "true" : "false");
     if (!part) {
         buffer_text(out, "null}");
         return;
@@ -252,13 +250,11 @@ static void end(struct render *r, const struct work *w, struct buffer *out)
 
 /* ---- the whole ---- */
 
-static void whole(struct render *r, const struct work *w,
-                  const struct batch_rules *rules, struct buffer *out)
+void render_response(const struct work *w, struct buffer *out)
 {
     uint32_t count, index = 0;
     const struct reply *a = &batch_job_parts(w->whole, &count)->reply;
     struct buffer items = { 0 };
-    (void)r, (void)rules;
     if (a->thoughts.count)
         put_item(&items, w, WORK_THOUGHT, index++, 0, NULL, a->thoughts.bytes,
                  a->thoughts.count);
@@ -276,6 +272,13 @@ static void whole(struct render *r, const struct work *w,
     }
     put_response(out, w, &items);
     buffer_free(&items);
+}
+
+static void whole(struct render *r, const struct work *w,
+                  const struct batch_rules *rules, struct buffer *out)
+{
+    (void)r, (void)rules;
+    render_response(w, out);
 }
 
 const struct render_api render_responses = { begin, event, end, whole };

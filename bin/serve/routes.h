@@ -33,6 +33,8 @@ void route_completion(struct call *c);
 void route_messages(struct call *c);
 void route_count_tokens(struct call *c);
 void route_responses(struct call *c);
+void route_response_get(struct call *c);
+void route_response_delete(struct call *c);
 /* route_info.c */
 void route_models(struct call *c);
 void route_model(struct call *c);

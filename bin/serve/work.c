@@ -157,5 +157,7 @@ void work_release(struct work *w)
     free(w->engine_id);
     free(w->event);
     buffer_free(&w->text);
+    buffer_free(&w->turns);
+    buffer_free(&w->echo);
     free(w);
 }

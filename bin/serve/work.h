@@ -89,6 +89,12 @@ struct work {
     uint32_t new_ids;       /* so far, of all choices */
     uint64_t queue_place;   /* how many are before it, as of the last look */
 
+    /* Of a response: its conversation before the answer and what it repeats of
+     * the request, as the insides of a list and of an object of JSON. `store`:
+     * it is to be kept in --data; `stored`: it is. */
+    struct buffer turns, echo;
+    bool   store, stored;
+
     struct work_event *event;
     size_t events, event_room;
     struct buffer text;

@@ -277,7 +277,8 @@ for name, path, body, status, code in [
     ("a path out of the folder", "/v1/files/../../etc/passwd", {}, 404,
      "not_found"),
     ("previous_response_id", "/v1/responses",
-     {"input": "a", "previous_response_id": "r"}, 400, "invalid_request"),
+     {"input": "a", "previous_response_id": "r"}, 400,
+     "previous_response_not_found"),
 ]:
     got, answer = s.post(path, body)
     e = answer.get("error", {})

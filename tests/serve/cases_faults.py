@@ -44,11 +44,14 @@ if shutil.which("curl"):
                "--served-model-name", "k3", "--max-tokens", "8")
     make = next(c for c in commands if "@lines" in c)
     batch = next(c for c in commands if "input_file_id" in c)
+    respond = next(c for c in commands if "/v1/responses -d" in c)
     wrong = []
     for command in commands:
         names = {}
         if "/files/ID" in command or "input_file_id" in command:
             names["ID"] = json.loads(run(make)[1])["id"]
+        elif "/responses/ID" in command or "previous_response" in command:
+            names["ID"] = json.loads(run(respond)[1])["id"]
         elif "/batches/ID" in command:
             names["ID"] = json.loads(run(make)[1])["id"]
             names["ID"] = json.loads(run(batch, **names)[1])["id"]

@@ -152,6 +152,37 @@ const next = await openai.responses.create({ model, max_output_tokens: 4,
               parameters: tools[0].function.parameters }] });
 verdict(next.usage.output_tokens === 4, 'openai: a response after a call');
 
+const told = await openai.responses.create({ model, max_output_tokens: 12,
+    input: [{ role: 'user', content: 'Hello' }, ...response.output,
+            { role: 'user', content: 'And then?' }],
+    reasoning: { effort: 'none' }, store: false });
+const on = { model, input: 'And then?', max_output_tokens: 12,
+             previous_response_id: response.id, reasoning: { effort: 'none' } };
+const goesOn = await openai.responses.create(on);
+verdict(goesOn.output_text === told.output_text &&
+        goesOn.usage.input_tokens === told.usage.input_tokens &&
+        goesOn.previous_response_id === response.id,
+        'openai: a response goes on from one that is kept', [goesOn, told]);
+const inEvents = await openai.responses.stream(on).finalResponse();
+verdict(inEvents.output_text === told.output_text,
+        'openai: and in events', inEvents);
+const found = await openai.responses.retrieve(response.id);
+verdict(found.output_text === response.output_text &&
+        JSON.stringify(found.output) === JSON.stringify(response.output),
+        'openai: a response is kept', found);
+await openai.responses.delete(response.id);
+for (const [name, call, kind, code] of [
+    ['retrieved', () => openai.responses.retrieve(response.id),
+     OpenAI.NotFoundError, 'not_found'],
+    ['gone on from', () => openai.responses.create(on), OpenAI.BadRequestError,
+     'previous_response_not_found'],
+    ['kept without store', () => openai.responses.retrieve(told.id),
+     OpenAI.NotFoundError, 'not_found']]) {
+    const [good, why] = await fails(call(), kind);
+    verdict(good && why[2] === code, `openai: what is not there is not ${name}`,
+            why);
+}
+
 // ---- openai: files and batches ----
 
 const file = await openai.files.create(

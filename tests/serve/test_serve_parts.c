@@ -81,7 +81,7 @@ static char *converted(const char *text, bool messages, struct api_error *e)
     memset(e, 0, sizeof *e);
     assert_int_equal(jv_parse(&doc, text, strlen(text), JV_STRICT, NULL), 0);
     int err = messages ? convert_messages(&out, doc.root, false, e)
-                       : convert_responses(&out, doc.root, e);
+                       : convert_responses(&out, doc.root, NULL, e);
     assert_int_equal(err, e->status ? -1 : 0);
     jv_free(&doc);
     if (err)

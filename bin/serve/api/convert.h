@@ -16,9 +16,15 @@
  * max_tokens. */
 int convert_messages(struct buffer *out, const struct jv *body, bool counts,
                      struct api_error *e);
-/* POST /v1/responses. */
+/* POST /v1/responses. `before`: the items of the conversation so far, a list;
+ * NULL: none. */
 int convert_responses(struct buffer *out, const struct jv *body,
-                      struct api_error *e);
+                      const struct jv *before, struct api_error *e);
+/* What such a request adds to a conversation: items, the inside of a list. */
+void convert_turns(struct buffer *out, const struct jv *body);
+/* What its answer repeats of it: the inside of an object, a comma behind each
+ * member. */
+void convert_echo(struct buffer *out, const struct jv *body);
 
 /* ---- for the two ---- */
 

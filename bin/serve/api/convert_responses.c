@@ -15,7 +15,8 @@ static const struct convert_field fields[] = {
     { "user", "" },              { "truncation", "*" },
     { "include", "" },           { "service_tier", "" },
     { "safety_identifier", "" }, { "prompt_cache_key", "" },
-    { "stream_options", "" },    { NULL, NULL },
+    { "stream_options", "" },    { "previous_response_id", "" },
+    { NULL, NULL },
 };
 
 /* ---- input ---- */
@@ -156,8 +157,18 @@ static int put_item(struct buffer *out, const struct jv *item, unsigned *open,
                           "function_call and function_call_output");
 }
 
+static int put_items(struct buffer *out, const struct jv *items,
+                     unsigned *open, struct api_error *e)
+{
+    int err = 0;
+    for (const struct jv *i = jv_first(items); i && !err;
+         i = jv_next(items, i))
+        err = put_item(out, i, open, e);
+    return err;
+}
+
 static int put_input(struct buffer *out, const struct jv *body,
-                     struct api_error *e)
+                     const struct jv *before, struct api_error *e)
 {
     const struct jv *input = jv_get(body, "input");
     const struct jv *more = jv_get(body, "instructions");
@@ -172,14 +183,16 @@ static int put_input(struct buffer *out, const struct jv *body,
         convert_string(out, more);
         buffer_text(out, "}");
     }
+    if (before)
+        err = put_items(out, before, &open, e);
     if (jv_is_type(input, JV_STRING)) {
+        close_turn(out, &open);
         buffer_text(out, ",{\"role\":\"user\",\"content\":");
         convert_string(out, input);
         buffer_text(out, "}");
     } else if (jv_is_type(input, JV_ARRAY) && input->bytes) {
-        for (const struct jv *i = jv_first(input); i && !err;
-             i = jv_next(input, i))
-            err = put_item(out, i, &open, e);
+        if (!err)
+            err = put_items(out, input, &open, e);
         close_turn(out, &open);
     } else {
         return convert_refuse(e, "input", "it is neither a text nor a list of "
@@ -276,15 +289,12 @@ static int put_format(struct buffer *out, const struct jv *format,
 }
 
 int convert_responses(struct buffer *out, const struct jv *body,
-                      struct api_error *e)
+                      const struct jv *before, struct api_error *e)
 {
     if (body->type != JV_OBJECT)
         return api_fail(e, 400, "invalid_request", "the body is not an object");
     const struct jv *effort = jv_get(jv_get(body, "reasoning"), "effort");
     const struct jv *cut = jv_get(body, "truncation");
-    if (!jv_is_empty(jv_get(body, "previous_response_id")))
-        return convert_refuse(e, "previous_response_id", "responses are not "
-                              "kept: send the whole conversation as input");
     if (cut && !jv_is(cut, "disabled"))
         return convert_refuse(e, "truncation", "only disabled is served");
     buffer_text(out, "{\"n\":1");
@@ -300,7 +310,7 @@ int convert_responses(struct buffer *out, const struct jv *body,
     if (!err)
         err = put_format(out, jv_get(jv_get(body, "text"), "format"), e);
     if (!err)
-        err = put_input(out, body, e);
+        err = put_input(out, body, before, e);
     buffer_text(out, "}");
     return err;
 }

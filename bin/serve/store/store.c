@@ -211,6 +211,9 @@ static int open_folder(struct store *s, struct error *error)
     store_path(s, "answers", "", "", path);
     if (!err)
         err = make_folder(path, error);
+    store_path(s, "responses", "", "", path);
+    if (!err)
+        err = make_folder(path, error);
     if (err)
         return err;
     snprintf(path, sizeof path, "%s/lock", s->dir);
@@ -235,6 +238,7 @@ int store_open(struct store **out, const char *dir, uint64_t most_bytes,
     pthread_mutex_init(&s->lock, NULL);
     snprintf(s->dir, sizeof s->dir, "%s", dir);
     s->lock_fd = -1;
+    s->responses_end = &s->responses;
     s->most_bytes = most_bytes;
     s->seconds = seconds;
     int err = getrandom(&s->boot, sizeof s->boot, 0) == sizeof s->boot
@@ -246,6 +250,8 @@ int store_open(struct store **out, const char *dir, uint64_t most_bytes,
         err = store_scan(s, "files", load_file, error);
     if (!err)
         err = store_load_batches(s, error);
+    if (!err)
+        err = store_load_responses(s, error);
     if (err) {
         store_close(s);
         return err;
@@ -270,6 +276,7 @@ void store_close(struct store *s)
         free(b->metadata);
         free(b);
     }
+    store_free_responses(s);
     if (s->lock_fd >= 0)
         close(s->lock_fd);
     pthread_mutex_destroy(&s->lock);

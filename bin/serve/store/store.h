@@ -6,6 +6,7 @@
  *                         of the input file; ID.out and ID.out.partial the
  *                         journal that sluice batch keeps (bin/batch/out.h)
  *     DIR/answers/NAME    the ids of an answer that nobody has fetched
+ *     DIR/responses/ID    a response, and the conversation before it
  *
  * A file is written beside its place, forced to the drive and renamed: it is
  * there whole, or not at all. An object is known once its .json is there.
@@ -58,15 +59,23 @@ struct store_batch {
     uint64_t total, completed, failed; /* lines */
 };
 
+struct store_response {
+    struct store_response *after;
+    char     id[STORE_ID];
+    int64_t  expires;
+    uint64_t bytes;
+};
+
 struct store {
     pthread_mutex_t lock;
     char     dir[STORE_PATH - 256];
     int      lock_fd;
-    uint64_t most_bytes, bytes; /* of files; most 0: no limit */
+    uint64_t most_bytes, bytes; /* of files and responses; most 0: no limit */
     int64_t  seconds;           /* how long objects stay */
     uint64_t boot, numbers;     /* for ids */
     struct store_file  *files;   /* the newest first */
     struct store_batch *batches; /* the same */
+    struct store_response *responses, **responses_end; /* the oldest first */
     bool     news; /* a batch was made or is to be cancelled */
 };
 
@@ -156,6 +165,21 @@ bool store_answer_take(struct store *s, const uint8_t name[32],
 void store_answer_free(struct store_answer *a);
 /* Remove those from before then. */
 void store_expire_answers(struct store *s, int64_t before);
+
+/* ---- responses ---- */
+
+/* Keep a response under its id: the object, and what was said before its
+ * output, as the inside of a list; each is one line of JSON. The oldest ones
+ * make room for it. 0 if it is there already. */
+int  store_response_keep(struct store *s, const char *id, uint64_t owner,
+                         const struct buffer *object,
+                         const struct buffer *turns, struct error *error);
+/* The same two; either may be NULL. 404, also for another owner. */
+int  store_response_read(struct store *s, const char *id, uint64_t owner,
+                         struct buffer *object, struct buffer *turns,
+                         struct api_error *e);
+int  store_response_delete(struct store *s, const char *id, uint64_t owner,
+                           struct buffer *out, struct api_error *e);
 
 /* Remove what has expired. */
 void store_expire(struct store *s, int64_t now);

@@ -102,9 +102,10 @@ int store_upload_put(struct store_upload *u, const char *bytes, size_t n,
 {
     struct store *s = u->store;
     pthread_mutex_lock(&s->lock);
+    bool fits = store_make_room(s, u->file.bytes + n);
     uint64_t there = s->bytes;
     pthread_mutex_unlock(&s->lock);
-    if (s->most_bytes && there + u->file.bytes + n > s->most_bytes)
+    if (!fits)
         return api_fail(e, 413, "storage_full",
                         "the files of this server may have %" PRIu64
                         " bytes, and have %" PRIu64 ": delete some",
@@ -261,6 +262,7 @@ void store_expire(struct store *s, int64_t now)
     struct store_file *next;
     pthread_mutex_lock(&s->lock);
     store_expire_batches(s, now);
+    store_expire_responses(s, now);
     for (struct store_file *f = s->files; f; f = next) {
         next = f->after;
         if (f->expires && f->expires < now && !store_is_read(s, f->id))

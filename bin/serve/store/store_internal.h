@@ -31,6 +31,12 @@ int  store_scan(struct store *s, const char *kind,
 void store_copy_text(char *out, size_t room, const struct jv *v);
 struct store_batch *store_find_batch(struct store *s, const char *id);
 void store_expire_batches(struct store *s, int64_t now);
+/* Reads which responses there are at open. */
+int  store_load_responses(struct store *s, struct error *error);
+void store_expire_responses(struct store *s, int64_t now);
+void store_free_responses(struct store *s);
+/* Are `bytes` more within the limit, if the oldest responses go? They do. */
+bool store_make_room(struct store *s, uint64_t bytes);
 /* A batch that is not over reads it. */
 bool store_is_read(const struct store *s, const char *file);
 
