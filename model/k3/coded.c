@@ -225,7 +225,7 @@ int coded_read_again(struct k3 *k, const char *path, uint64_t at,
     int err = source_open(&source, path, k->error);
     if (err)
         return err;
-    uint8_t *pages = aligned_alloc(BOX_PAGE, block_pages(bytes) + 2 * BOX_PAGE);
+    uint8_t *pages = source_pages(bytes);
     err = pages ? source_read_drive(&source, pages, at, bytes, &from, k->error)
                 : error_set(k->error, -ENOMEM, "%s: no memory", path);
     if (!err)
@@ -294,7 +294,7 @@ static int mend_block(struct k3 *k, const struct tile_piece *p,
     tensor_name(name, (enum tensor_role)p->role, p->layer);
     k->mended++;
     int err = coded_read_again(k, path, p->block[b].at, p->block[b].bytes,
-                     (uint8_t *)block_at(p, frame, b));
+                               (uint8_t *)block_at(p, frame, b));
     if (err)
         return err;
     const char *wrong = check_block(k, p, frame, b, false);

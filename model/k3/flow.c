@@ -245,6 +245,18 @@ static bool goes_beside(const struct flow *f, const struct place *at)
     return tile < f->held || stream_ready(f->stream, tile);
 }
 
+/* No expert has arrived since `seen`: a step beside them, or wait for one. */
+static int pass_time(struct flow *f, const struct step *s, struct place *at,
+                     uint32_t seen)
+{
+    if (goes_beside(f, at))
+        return do_unit(f, at);
+    int err = flow_wait(f, seen, (uint32_t)s->layer);
+    if (err)
+        f->ops->failed(f->arg, err, s, NULL);
+    return err;
+}
+
 /* Compute experts as they arrive, several at once. While none has arrived, run
  * steps with STEP_BESIDE, a piece at a time. Every expert writes to memory of
  * its own, so the order of arrival does not change a result. `at` is the step
@@ -260,15 +272,7 @@ static int do_experts(struct flow *f, const struct step *s, struct place *at)
             break;
         if (err)
             return f->ops->failed(f->arg, err, s, NULL);
-        if (b.rows) {
-            err = do_batch(f, s, &b);
-        } else if (goes_beside(f, at)) {
-            err = do_unit(f, at);
-        } else {
-            err = flow_wait(f, seen, (uint32_t)s->layer);
-            if (err)
-                f->ops->failed(f->arg, err, s, NULL);
-        }
+        err = b.rows ? do_batch(f, s, &b) : pass_time(f, s, at, seen);
         if (err)
             return err;
     }
@@ -338,12 +342,8 @@ static int do_arrived(struct flow *f, const struct step *s, struct place *at,
             err = f->ops->experts(f->arg, s, &b);
             flow_watch_kernel(f, s->kernel, s->layer, begin);
             left -= b.parts;
-        } else if (goes_beside(f, at)) {
-            err = do_unit(f, at);
         } else {
-            err = flow_wait(f, seen, (uint32_t)s->layer);
-            if (err)
-                f->ops->failed(f->arg, err, s, NULL);
+            err = pass_time(f, s, at, seen);
         }
         if (err)
             return err;
