@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "io/clock.h"
-#include "model/k3/state_file.h"
+#include "model/state/state_file.h"
 
 enum { ROUNDS = 3, BLOCK = 8 << 20, LAYERS = 93, MLA_EVERY = 4 };
 

@@ -20,7 +20,7 @@
 #include "bin/report/watch.h"
 #include "io/clock.h"
 #include "model/chat/reply.h"
-#include "model/k3/state_file.h"
+#include "model/state/state_file.h"
 
 enum {
     DEFAULT_MAX = 64,

@@ -457,7 +457,7 @@ static int make_request(struct request **out, const struct sluice *s,
     q->r.ids = NULL;
     err = sampling_open(q, s, &r, error);
     if (!err)
-        err = saved_request(q, s, &r, error);
+        err = saved_request(q, &r, error);
     if (err) {
         saved_free(q);
         sampling_close(q);

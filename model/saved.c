@@ -29,9 +29,6 @@ int saved_open(struct sluice *s, const char *cache, uint64_t bytes,
 {
     if (!cache)
         return 0;
-    if (k3_options_of(s->k)->peers)
-        return error_set(error, -ENOTSUP, "--prefix-cache: several processes "
-                         "have heads of a state, none has all");
     int err = know_owner(s, error);
     if (err)
         return err;
@@ -94,14 +91,11 @@ static bool how_made(const struct sluice_request *r,
     return good;
 }
 
-int saved_request(struct request *q, const struct sluice *s,
-                  const struct sluice_request *from, struct error *error)
+int saved_request(struct request *q, const struct sluice_request *from,
+                  struct error *error)
 {
     if (!from->state)
         return 0;
-    if (k3_options_of(s->k)->peers)
-        return error_set(error, -ENOTSUP, "--state: several processes have "
-                         "heads of a state, none has all");
     q->saving.path = strdup(from->state);
     if (!q->saving.path || !how_made(from, q->saving.how))
         return error_set(error, -ENOMEM, "no memory for a request");

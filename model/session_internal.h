@@ -20,8 +20,8 @@
 #include "model/ckpt/download.h"
 #include "model/constraint.h"
 #include "model/decode/batch.h"
-#include "model/k3/state_file.h"
 #include "model/knobs.h"
+#include "model/state/state_file.h"
 #include "model/text/tok_stream.h"
 
 struct sluice_text {
@@ -126,8 +126,8 @@ void requests_count(struct sluice *s);
 int  saved_open(struct sluice *s, const char *cache, uint64_t bytes,
                 struct error *error);
 void saved_close(struct sluice *s);
-int  saved_request(struct request *q, const struct sluice *s,
-                   const struct sluice_request *from, struct error *error);
+int  saved_request(struct request *q, const struct sluice_request *from,
+                   struct error *error);
 void saved_free(struct request *q);
 uint32_t saved_begin(void *arg, uint64_t tag, uint32_t sequence, uint32_t have);
 uint32_t saved_pause(void *arg, uint64_t tag, uint32_t position);

@@ -23,24 +23,25 @@ BEGIN {
     may["model/chat"]   = "model/json model/ckpt model/text"
     may["model/pack"]   = "io compute model/ckpt"
     may["model/parts"]  = "io compute model/ckpt model/pack"
+    may["model/state"]  = "io compute model/ckpt"
     may["model/k3"]     = "io compute sched sched/cache sched/prefetch " \
-                          "model/ckpt model/pack model/parts"
+                          "model/ckpt model/pack model/parts model/state"
     may["model/dspark"] = "io compute sched model/ckpt model/k3"
     may["model/machines"] = "io model/ckpt model/k3"
-    may["model/decode"] = "io model/ckpt model/k3 model/dspark"
+    may["model/decode"] = "io model/ckpt model/state model/k3 " \
+                          "model/dspark"
     may["model/sim"]    = "io compute sched sched/cache sched/prefetch " \
-                          "sched/trace model/ckpt model/parts model/k3"
+                          "sched/trace model/ckpt model/parts model/state " \
+                          "model/k3"
     may["model/tools"]  = "io compute model/ckpt model/text model/pack " \
                           "model/parts model/dspark"
     may["model"]        = "io model/json model/ckpt model/grammar " \
-                          "model/text model/chat " \
+                          "model/text model/chat model/state " \
                           "model/k3 model/dspark model/decode"
     below = "io compute sched sched/cache sched/prefetch sched/trace " \
             "model/json model/ckpt model/grammar model/text model/chat " \
-            "model/pack model/parts model/k3 model/dspark model/machines " \
-            "model/decode model/sim " \
-            "model/sim " \
-            "model/tools model"
+            "model/pack model/parts model/state model/k3 model/dspark " \
+            "model/machines model/decode model/sim model/tools model"
     may["bin/cli"]      = below
     may["bin/report"]   = below " bin/cli"
     may["bin/html"]     = below " bin/cli bin/report"
@@ -59,7 +60,8 @@ BEGIN {
     folders = "io compute compute/body compute/x86 sched/trace sched/cache " \
               "sched/prefetch sched model/json model/ckpt model/grammar " \
               "model/text " \
-              "model/chat model/pack model/parts model/k3 model/dspark " \
+              "model/chat model/pack model/parts model/state model/k3 " \
+              "model/dspark " \
               "model/machines model/decode model/sim " \
               "model/tools model bin/cli bin/report bin/html bin/replay " \
               "bin/batch bin/serve/api bin/serve/store bin/serve/net " \

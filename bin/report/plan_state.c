@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "model/k3/state_file.h"
+#include "model/state/state_file.h"
 
 void plan_state_fill(struct plan_state *s, const struct config *c,
                      const struct pass_times *pass, uint32_t positions,

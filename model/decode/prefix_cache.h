@@ -4,11 +4,11 @@
  *     prefix_cache_open -> { prefix_cache_find, prefix_cache_load,
  *                            prefix_cache_save } -> prefix_cache_close
  *
- * An entry is a saved sequence (k3/state_file.h) whose name is its key: a hash
- * of the model, the options that change logits, and the ids. KDA state cannot
- * be rewound, so an entry serves exactly the prompts that begin with all of its
- * ids; the caller saves where prompts part: after the system prompt, after a
- * message, at the ends of chunks.
+ * An entry is a saved sequence (state/state_file.h) whose name is its key: a
+ * hash of the model, the options that change logits, and the ids. KDA state
+ * cannot be rewound, so an entry serves exactly the prompts that begin with all
+ * of its ids; the caller saves where prompts part: after the system prompt,
+ * after a message, at the ends of chunks.
  *
  * Who leaves  when the folder is full: the entry with the least
  *          clock + uses x seconds saved / bytes; the clock is the value of the
@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #include "model/ckpt/error.h"
-#include "model/k3/state_file.h"
+#include "model/state/state_file.h"
 
 struct prefix_cache;
 

@@ -11,9 +11,10 @@
 #include "model/k3/guest.h"
 #include "model/k3/rates.h"
 #include "model/k3/shape.h"
+#include "model/k3/share_states.h"
 #include "model/k3/shared.h"
-#include "model/k3/state.h"
 #include "model/k3/weights.h"
+#include "model/state/state.h"
 
 /* The vectors of the current layer, copied out of their tile so that it can
  * leave the ring. */
@@ -105,6 +106,8 @@ struct k3 {
     struct team   *team;
     struct gate   *gate; /* or NULL */
     struct state_shape shape;
+    struct state_share state_share; /* what shape.share points to, or none */
+    struct state_walk  walk;
     uint8_t       *state; /* [sequences][shape.bytes] */
     uint8_t       *guest; /* its memory; NULL: there is none */
     bool           guest_resident;
@@ -211,7 +214,7 @@ int  k3_gather_experts(struct k3 *k, uint32_t rows);
 uint64_t k3_hash(const struct k3 *k);
 /* From rank 0 to the others, before their next pass or at once. */
 enum said_op { SAID_RESET, SAID_COPY, SAID_ACCEPT, SAID_READAHEAD, SAID_PASS,
-               SAID_QUIESCE, SAID_CLOSE };
+               SAID_SAVE, SAID_LOAD, SAID_QUIESCE, SAID_CLOSE };
 int  k3_say(struct k3 *k, enum said_op op, uint64_t a, uint64_t b,
             struct error *error);
 /* Let rank 0 know what each has done. */

@@ -381,6 +381,7 @@ int k3_open(struct k3 **out, const char *dir, const struct k3_options *o,
         err = open_flow(k, shape.expert_frame_bytes, error);
     if (!err)
         err = k3_shared_open(k, error);
+    k3_share_states(k);
     err = k3_meet(k, err, 0, NULL, error);
     if (err) {
         k3_close(k);

@@ -9,8 +9,8 @@
 
 #include <stdint.h>
 
-#include "model/k3/state.h"
-#include "model/k3/state_file.h"
+#include "model/state/state.h"
+#include "model/state/state_file.h"
 
 struct k3;
 

@@ -10,9 +10,9 @@
 #define MODEL_K3_SHAPE_H
 
 #include "model/k3/k3.h"
-#include "model/k3/state.h"
 #include "model/k3/tiles.h"
 #include "model/k3/weights.h"
+#include "model/state/state.h"
 
 struct ckpt;
 

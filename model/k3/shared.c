@@ -368,6 +368,10 @@ static void obey(struct k3 *k, const struct saying *s)
     case SAID_READAHEAD:
         k3_set_readahead(k, s->a);
         return;
+    case SAID_SAVE:
+    case SAID_LOAD:
+        k3_share_obey(k, (uint32_t)s->a, s->op == SAID_LOAD, (uint32_t)s->b);
+        return;
     case SAID_QUIESCE:
         k3_quiesce(k);
         return;

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/k3/state.h"
 #include "model/sim/forecast.h"
 #include "model/sim/simulate_internal.h"
+#include "model/state/state.h"
 
 static int start(struct simulate_cost **out, const struct config *c,
                  struct error *error)

@@ -50,6 +50,19 @@ floor() { # N: the least budget that all ranks take
 }
 "$S" run "$D/m" --ids $ids -n 12 --ignore-eos -t 1 --policy none \
     --prefetch none --report "$D/r" > "$D/out" 2> "$D/err"
+# A saved sequence, and more ids that go on from it.
+"$S" run "$D/m" --ids $ids -n 12 --ignore-eos -t 1 --state "$D/s" \
+    > "$D/out" 2> "$D/err"
+more=$ids,$(cat "$D/out"),5,6,7
+cp "$D/s" "$D/s2"
+"$S" run "$D/m" --ids "$more" -n 5 --ignore-eos -t 1 --state "$D/s2" \
+    --logits "$D/l.more" > "$D/want.more" 2> "$D/err"
+verdict $? "a saved sequence goes on in one process"
+goes_on() { # N FILE
+    ranks "$1" run "$D/m" --ids "$more" -n 5 --ignore-eos -t 1 -m 90M \
+        --state "$2" --logits "$D/l2" > "$D/out" 2> "$D/err" &&
+        cmp "$D/out" "$D/want.more"
+}
 for p in $NP; do
     for how in "-m $(floor "$p")" "-m 400M --draft 3 --rows 5"; do
         # shellcheck disable=SC2086
@@ -62,6 +75,36 @@ for p in $NP; do
         answers "$D/b$p" | cmp - "$D/b.want"
     verdict $? "$p ranks, batch: the same answers"
     [ "$p" = 1 ] && continue
+    rm -f "$D/sp"
+    ranks "$p" run "$D/m" --ids $ids -n 12 --ignore-eos -t 1 -m 90M \
+        --state "$D/sp" > "$D/out" 2> "$D/err" && cmp "$D/sp" "$D/s"
+    verdict $? "$p ranks, --state: the file is that of one process"
+    goes_on "$p" "$D/sp" && cmp "$D/l2" "$D/l.more" && cmp "$D/sp" "$D/s2"
+    verdict $? "$p ranks go on from it: only the new rows are computed"
+    cp "$D/s" "$D/sp"
+    python3 -c '
+import sys
+with open(sys.argv[1], "r+b") as f:
+    f.seek(-50000, 2)
+    byte = f.read(1)
+    f.seek(-1, 1)
+    f.write(bytes([byte[0] ^ 1]))' "$D/sp"
+    goes_on "$p" "$D/sp" && grep -q 'block .* is damaged' "$D/err" &&
+        ! cmp -s "$D/l2" "$D/l.more"
+    verdict $? "$p ranks, a damaged one: a sentence, and all rows are computed"
+    for turn in 1 2; do
+        rm -f "$D/b$p"
+        batch "$p" "$D/b$p" -m 90M --prefix-cache "$D/cache$p" --report \
+            "$D/r2" > "$D/out" 2> "$D/err" &&
+            answers "$D/b$p" | cmp - "$D/b.want"
+        verdict $? "$p ranks, --prefix-cache, run $turn: the same answers"
+    done
+    python3 -c '
+import json, sys
+b = json.load(open(sys.argv[1]))["batch"]
+if b["prompt_tokens_read"] * 10 > b["prompt_tokens"]:
+    sys.exit("%d of %d read" % (b["prompt_tokens_read"], b["prompt_tokens"]))' "$D/r2"
+    verdict $? "$p ranks: nearly all of the prompts came from it"
     ranks "$p" run "$D/m" --ids $ids -n 12 --ignore-eos -t 1 --policy none \
         --prefetch none --report "$D/r2" --rank-weights \
         "$(echo 5 3 2 4 | cut -d ' ' -f "-$p" | tr ' ' ,)" > "$D/out" \

@@ -20,7 +20,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "model/k3/state_file.h"
+#include "model/state/state_file.h"
 
 enum { POSITIONS = 400, HEADER = 136, BLOCK = 1 << 20, PAGE = 4096 };
 

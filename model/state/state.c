@@ -1,4 +1,4 @@
-#include "model/k3/state.h"
+#include "model/state/state.h"
 
 #include <string.h>
 

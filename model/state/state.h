@@ -11,8 +11,8 @@
  * Threads  one caller a block.
  * Errors   none.
  */
-#ifndef MODEL_K3_STATE_H
-#define MODEL_K3_STATE_H
+#ifndef MODEL_STATE_STATE_H
+#define MODEL_STATE_STATE_H
 
 #include <stdint.h>
 
@@ -20,6 +20,8 @@
 #include "model/ckpt/cuts.h"
 
 enum { STATE_VERSION = 1 };
+
+struct state_share;
 
 struct state_header {
     char     magic[8]; /* "SLUICEST" */
@@ -41,6 +43,7 @@ struct state_shape {
     uint32_t context, kda_layers, mla_layers;
     uint32_t conv_history; /* kernel - 1 */
     uint32_t first, width; /* channels [first, first + width) of KDA */
+    const struct state_share *share; /* state_share.h; NULL: all heads */
 };
 
 void state_shape(struct state_shape *out, const struct config *c,

@@ -19,15 +19,15 @@
  *          leaves an empty sequence.
  * Cost     one pass over the bytes: the drive's time, and the checksum.
  */
-#ifndef MODEL_K3_STATE_FILE_H
-#define MODEL_K3_STATE_FILE_H
+#ifndef MODEL_STATE_STATE_FILE_H
+#define MODEL_STATE_STATE_FILE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "model/ckpt/error.h"
 #include "model/ckpt/identity.h"
-#include "model/k3/state.h"
+#include "model/state/state.h"
 
 /* What a state depends on: that of another owner gives other logits. */
 struct state_owner {

@@ -1,4 +1,4 @@
-#include "model/k3/state_file.h"
+#include "model/state/state_file.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -13,6 +13,7 @@
 #include "compute/crc32c.h"
 #include "io/file.h"
 #include "io/replace.h"
+#include "model/state/state_share.h"
 
 enum {
     FILE_VERSION = 1,
@@ -42,15 +43,12 @@ struct file_header {
 };
 _Static_assert(sizeof(struct file_header) == 136, "on disk");
 
-/* A run of the payload's bytes, in memory. */
-struct span {
-    uint8_t *at;
-    uint64_t bytes;
-};
-
+/* The payload as runs of bytes in memory: those listed, then those that the
+ * processes share. */
 struct spans {
-    struct span *span;
-    uint32_t     count;
+    struct state_span *span;
+    uint32_t count, given;
+    const struct state_share *share; /* or NULL */
 };
 
 static uint64_t latent_row(const struct state_shape *s)
@@ -58,10 +56,21 @@ static uint64_t latent_row(const struct state_shape *s)
     return s->context ? s->mla_bytes / s->context : 0;
 }
 
+/* Of a layer, with all heads. */
+static uint64_t kda_bytes(const struct state_shape *s)
+{
+    return s->share ? s->share->kda_bytes : s->kda_bytes;
+}
+
+static uint64_t conv_bytes(const struct state_shape *s)
+{
+    return s->share ? s->share->conv_bytes : s->conv_bytes;
+}
+
 static uint64_t payload_of(const struct state_shape *s, uint32_t positions)
 {
     return (uint64_t)positions * sizeof(uint32_t) +
-           s->kda_bytes * s->kda_layers + s->conv_bytes * s->kda_layers +
+           kda_bytes(s) * s->kda_layers + conv_bytes(s) * s->kda_layers +
            latent_row(s) * positions * s->mla_layers;
 }
 
@@ -85,21 +94,47 @@ static int list_spans(struct spans *out, uint8_t *block,
                       const struct state_shape *s, uint32_t *ids,
                       uint32_t positions)
 {
-    out->count = SPANS_FIXED + s->mla_layers;
+    *out = (struct spans){ .count = s->share ? 1 : SPANS_FIXED + s->mla_layers,
+                           .share = s->share };
     out->span = calloc(out->count, sizeof *out->span);
     if (!out->span)
         return -ENOMEM;
-    out->span[0] = (struct span){ (uint8_t *)ids,
-                                  (uint64_t)positions * sizeof *ids };
-    out->span[1] = (struct span){ block + s->kda_offset,
-                                  s->kda_bytes * s->kda_layers };
-    out->span[2] = (struct span){ block + s->conv_offset,
-                                  s->conv_bytes * s->kda_layers };
+    out->span[0] = (struct state_span){ (uint8_t *)ids,
+                                        (uint64_t)positions * sizeof *ids };
+    if (s->share)
+        return 0;
+    out->span[1] = (struct state_span){ block + s->kda_offset,
+                                        s->kda_bytes * s->kda_layers };
+    out->span[2] = (struct state_span){ block + s->conv_offset,
+                                        s->conv_bytes * s->kda_layers };
     for (uint32_t i = 0; i < s->mla_layers; i++)
         out->span[SPANS_FIXED + i] =
-            (struct span){ (uint8_t *)state_mla(block, s, i),
-                           latent_row(s) * positions };
+            (struct state_span){ (uint8_t *)state_mla(block, s, i),
+                                 latent_row(s) * positions };
     return 0;
+}
+
+static int begin_share(const struct spans *s, uint8_t *block, bool load,
+                       uint32_t positions)
+{
+    return s->share ? s->share->begin(s->share->arg, block, load, positions)
+                    : 0;
+}
+
+static int end_share(const struct spans *s, int err)
+{
+    return s->share ? s->share->end(s->share->arg, err) : err;
+}
+
+/* One without bytes: there are no more. */
+static int next_span(struct spans *spans, struct state_span *out)
+{
+    *out = (struct state_span){ 0 };
+    while (!out->bytes && spans->given < spans->count)
+        *out = spans->span[spans->given++];
+    return out->bytes || !spans->share
+               ? 0
+               : spans->share->next(spans->share->arg, out);
 }
 
 static void fill_header(struct file_header *h, const struct state_shape *s,
@@ -109,8 +144,8 @@ static void fill_header(struct file_header *h, const struct state_shape *s,
         .version = FILE_VERSION, .order_mark = ORDER_MARK,
         .mla_latent_eps = owner->mla_latent_eps,
         .positions = positions, .kda_layers = s->kda_layers,
-        .mla_layers = s->mla_layers, .kda_bytes = s->kda_bytes,
-        .conv_bytes = s->conv_bytes, .latent_bytes = latent_row(s),
+        .mla_layers = s->mla_layers, .kda_bytes = kda_bytes(s),
+        .conv_bytes = conv_bytes(s), .latent_bytes = latent_row(s),
         .payload_bytes = payload_of(s, positions),
         .block_bytes = BLOCK_BYTES,
     };
@@ -144,17 +179,19 @@ static int move_in(int fd, void *bytes, uint64_t length, uint64_t at)
 
 /* Move the spans to or from the file, in pieces that end at the blocks' ends,
  * and compute each block's checksum. */
-static int move_spans(const struct spans *spans, int fd, uint64_t at,
-                      move_fn *move, uint32_t *crc)
+static int move_spans(struct spans *spans, int fd, uint64_t at, move_fn *move,
+                      uint32_t *crc)
 {
+    struct state_span span;
     uint64_t done = 0;
-    for (uint32_t i = 0; i < spans->count; i++)
-        for (uint64_t in = 0; in < spans->span[i].bytes;) {
-            uint64_t left = spans->span[i].bytes - in;
+    int err;
+    while (!(err = next_span(spans, &span)) && span.bytes)
+        for (uint64_t in = 0; in < span.bytes;) {
+            uint64_t left = span.bytes - in;
             uint64_t room = BLOCK_BYTES - done % BLOCK_BYTES;
             uint64_t n = left < room ? left : room;
-            uint8_t *bytes = spans->span[i].at + in;
-            int err = move(fd, bytes, n, at + done);
+            uint8_t *bytes = span.at + in;
+            err = move(fd, bytes, n, at + done);
             if (err)
                 return err;
             uint64_t block = done / BLOCK_BYTES;
@@ -162,13 +199,12 @@ static int move_spans(const struct spans *spans, int fd, uint64_t at,
             in += n;
             done += n;
         }
-    return 0;
+    return err;
 }
 
 /* ---- save ---- */
 
-static int write_file(int fd, const struct spans *spans,
-                      struct file_header *h)
+static int write_file(int fd, struct spans *spans, struct file_header *h)
 {
     uint64_t table = table_bytes(h->blocks);
     uint32_t *crc = calloc(1, table);
@@ -225,7 +261,10 @@ int state_save(const char *path, const uint8_t *block,
     if (!err)
         err = replace_open(&r, path, 0);
     if (!err) {
-        err = write_file(r.fd, &spans, &h);
+        err = begin_share(&spans, source, false, positions);
+        if (!err)
+            err = write_file(r.fd, &spans, &h);
+        err = end_share(&spans, err);
         if (err)
             replace_abort(&r);
         else
@@ -340,7 +379,7 @@ static int begin_reading(struct reading *r, const char *path,
 }
 
 /* Read the spans and compare the checksums of the blocks they fill. */
-static int read_checked(const struct reading *r, const struct spans *spans,
+static int read_checked(const struct reading *r, struct spans *spans,
                         const char *path, struct error *error)
 {
     uint32_t *crc = calloc(r->h.blocks + 1, sizeof *crc);
@@ -407,13 +446,33 @@ int state_peek(struct state_info *out, const char *path,
     return err;
 }
 
+/* The payload, checked, into `block`. */
+static int load_payload(const struct reading *r, uint8_t *block,
+                        const struct state_shape *shape, const char *path,
+                        struct error *error)
+{
+    struct spans spans = { 0 };
+    uint32_t positions = r->h.positions;
+    uint32_t *ids = malloc((size_t)positions * sizeof *ids + 1);
+    int err = ids ? list_spans(&spans, block, shape, ids, positions) : -ENOMEM;
+    if (err) {
+        free(ids);
+        return failed(error, path, err);
+    }
+    err = begin_share(&spans, block, true, positions);
+    err = err ? failed(error, path, err)
+              : read_checked(r, &spans, path, error);
+    int shared = end_share(&spans, err);
+    free(spans.span);
+    free(ids);
+    return err || !shared ? err : failed(error, path, shared);
+}
+
 int state_load(uint8_t *block, const char *path,
                const struct state_shape *shape,
                const struct state_owner *owner, struct error *error)
 {
     struct reading r;
-    struct spans spans = { 0 };
-    uint32_t *ids = NULL;
     state_reset(block, shape);
     int err = begin_reading(&r, path, shape, owner, error);
     if (err)
@@ -422,20 +481,12 @@ int state_load(uint8_t *block, const char *path,
         err = error_set(error, -EFBIG, "%s: has %" PRIu32 " positions, the "
                         "context has %" PRIu32, path, r.h.positions,
                         shape->context);
-    if (!err) {
-        ids = malloc((size_t)r.h.positions * sizeof *ids + 1);
-        int listed = ids ? list_spans(&spans, block, shape, ids,
-                                      r.h.positions)
-                         : -ENOMEM;
-        err = listed ? failed(error, path, listed)
-                     : read_checked(&r, &spans, path, error);
-    }
+    if (!err)
+        err = load_payload(&r, block, shape, path, error);
     if (err)
         state_reset(block, shape);
     else
         state_header(block)->positions = r.h.positions;
-    free(ids);
-    free(spans.span);
     end_reading(&r);
     return err;
 }
