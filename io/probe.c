@@ -19,7 +19,8 @@
 #define WINDOW_NS     35000000  /* one level, once, if there is one drive */
 #define SINGLE_NS     150000000 /* the only level, when depth is given */
 #define PLATEAU       0.95
-#define MIN_BYTES ((uint64_t)64 << 20) /* of files, to tell anything */
+#define MIN_BYTES ((uint64_t)1 << 30) /* of files: finding the level reads more
+                                         * than that */
 #define CHECK_WAIT_NS 10000000000
 
 /* One instance of a method for measuring, with a buffer of its own. It is not
@@ -290,7 +291,7 @@ static int measure_drive(struct probe *p, uint32_t drive, bool only_rate)
     struct level l = {
         .bytes = BUDGET_DEFAULT,
         .window_ns = SINGLE_NS / r->drives,
-        .limit_bytes = bytes < MIN_BYTES ? bytes : UINT64_MAX,
+        .limit_bytes = bytes,
     };
     int err = measure(p, drive, chunks, chunk, &l);
     r->drive[drive].raw_bytes_per_s = l.rate;

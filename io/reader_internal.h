@@ -107,8 +107,8 @@ int probe_check(struct reader *r, const struct io_method *method,
                 bool *fixed_works);
 
 /* Fill budget_bytes and raw_bytes_per_s of every drive, by reading ranges of
- * the real files for at most about a second in all. A drive without files
- * large enough to tell gets a default. */
+ * the real files for at most about a second in all. A drive with less than
+ * 1 GiB of them gets a default, and is read once at most. */
 int probe_measure(struct reader *r, const struct io_method *method,
                   uint64_t in_flight_bytes);
 
