@@ -1,7 +1,7 @@
 #!/bin/sh
 # Goal    a run that begins inside a group's memory limit ends there: it is not
 #         killed for what the kernel charges beside its own pages.
-# Method  the small model under ten limits in a cgroup of its own, with the whole
+# Method  a model of 150 MB under ten limits in a cgroup of its own, with the whole
 #         limit as its budget, and 4, 8 and 16 MiB less. A run is refused or
 #         gives its ids; the last one is not refused. The kernel counts those
 #         that it killed.
@@ -29,15 +29,16 @@ trap 'rmdir "$G"; rm -rf "$D"' EXIT
 inside() { sh -c 'echo $$ > "$0/cgroup.procs"; exec "$@"' "$G" "$@"; }
 killed() { sed -n 's/^oom_kill //p' "$G/$events"; }
 
-"$S" synth "$D/m" --preset small --seed 3 > /dev/null 2>&1 || exit 1
+"$S" synth "$D/m" --preset small --num-hidden-layers 5 --num-experts 16 \
+    --vocab-size 2048 --seed 3 > /dev/null 2>&1 || exit 1
 "$S" run "$D/m" --ids 1,2,3 -n 4 --ignore-eos > "$D/want" 2> /dev/null
-for mib in 112 120 128 144 160 192 224 256 304 352; do
+for mib in 92 94 98 104 112 128 144 160 176 208; do
     echo $((mib << 20)) > "$G/$limit"
     for less in 0 4 8 16; do
         # A group pays for a run until the kernel has taken it apart.
-        for wait in 1 2 3 4 5 6 7 8 9 10; do
+        for wait in $(seq 40); do
             [ "$(cat "$G/$usage")" -lt 20000000 ] && break
-            sleep 0.2
+            sleep 0.05
         done
         before=$(killed)
         inside "$S" run "$D/m" --ids 1,2,3 -n 4 --ignore-eos \

@@ -53,12 +53,17 @@ sys.exit(bool(bad))
 END
 sanitized=$(grep -o 'fsanitize=[a-z]*' "${BUILD:-build}/flags")
 
+FEWER='--num-hidden-layers 5 --num-experts 24 --vocab-size 2048'
 # budgets PRESET NEW BYTES...: the model at its floor and so much more
 budgets() {
     preset=$1 new=$2 evicted=0
     shift 2
-    sparse=$([ "$preset" = k3 ] && echo --sparse)
-    "$S" synth "$D/m" --preset "$preset" $sparse --seed 3 > /dev/null 2>&1 ||
+    case $preset in
+    small) shape=$FEWER ;;
+    k3) shape=--sparse ;;
+    *) shape= ;;
+    esac
+    "$S" synth "$D/m" --preset "$preset" $shape --seed 3 > /dev/null 2>&1 ||
         exit 1
     floor=$("$S" run "$D/m" --ids 1 -n 1 -m 1M 2>&1 |
             sed -n 's/.*floor of \([0-9]*\) bytes.*/\1/p')
@@ -97,7 +102,7 @@ print(sum(r[p]["expert_demand_bytes"] for p in ("prefill", "decode")) //
 for preset in ${*:-tiny small}; do
     case $preset in
     tiny) budgets tiny 6 0 300000 3000000 6000000 7000000 400000000 ;;
-    small) budgets small 4 0 30000000 120000000 250000000 800000000 ;;
+    small) budgets small 4 0 20000000 60000000 120000000 800000000 ;;
     bench) budgets bench 3 0 500000000 2000000000 ;;
     k3) budgets k3 2 0 700000000 6500000000 ;;
     esac
@@ -124,7 +129,7 @@ last = r['decode' if int(sys.argv[2]) else 'prefill']
 if r['plan']['ring_bytes'] and not last['wasted_bytes']:
     sys.exit('# nothing was wasted')
 END
-"$S" synth "$D/m" --preset small --seed 3 > /dev/null 2>&1 || exit 1
+"$S" synth "$D/m" --preset small $FEWER --seed 3 > /dev/null 2>&1 || exit 1
 ids=$("$S" run "$D/m" --ids 5,6,7,8,9 -n 4 --ignore-eos 2> /dev/null)
 for kept in 0 1 3; do
     end=$(echo "$ids" | cut -d, -f$((kept + 1)))
@@ -132,7 +137,7 @@ for kept in 0 1 3; do
         python3 tests/cli/ckpt_edit.py "$D/m" config $place "$end"
     done
     for how in '-m 100M --prefetch none' '-m 100M --prefetch gate' \
-        '-m 400M --prefetch ema --policy none'; do
+        '-m 240M --prefetch ema --policy none'; do
         rm -f "$D/r.json"
         "$S" run "$D/m" --ids 5,6,7,8,9 -n 40 $how --report "$D/r.json" \
             > /dev/null 2> "$D/err" || cat "$D/err"

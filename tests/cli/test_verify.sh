@@ -191,8 +191,8 @@ for path in sorted(glob.glob(folder + "/model-*.safetensors")):
 sys.exit("no such tensor")
 PY
 K=$D/small
-"$S" synth "$K" --preset small --seed 3 --hidden 2048 > "$D/out" 2>&1 ||
-    "$S" synth "$K" --preset small --seed 3 > "$D/out" 2>&1
+"$S" synth "$K" --preset small --seed 3 --num-hidden-layers 2 \
+    --num-experts 16 --vocab-size 1024 > "$D/out" 2>&1 || exit 1
 for at in 'BF16 0' 'BF16 1000001' 'BF16 1040000' 'U8 0' 'U8 7'; do
     rm -rf "$M"
     mkdir "$M" && cp -r "$K"/. "$M"
