@@ -56,7 +56,7 @@ verdict $? 'a batch that goes on counts what it answered itself'
 verdict $? 'two batches side by side'
 job() { # words of --progress
     rm -f "$D/o3"
-    batch -o "$D/o3" -m 34M --simulate-drive 0.03 --progress "$@"
+    batch -o "$D/o3" -m 34M --simulate-drive 0.3 --progress "$@"
 }
 line='^[0-9]* done, [0-9]* running, [0-9]* waiting.*layer [0-9]*/[0-9]*$'
 job 0.02s && [ "$(grep -c "$line" "$D/err")" -gt 3 ] &&
@@ -90,6 +90,6 @@ assert max(map(len, lines)) <= 39, max(lines, key=len)
 EOF
 rm -f "$D/o4"
 python3 "$D/terminal.py" "$S" batch "$D/m" -i "$D/in" -o "$D/o4" -m 34M \
-    --simulate-drive 0.03 > "$D/out" 2> "$D/err"
+    --simulate-drive 0.15 > "$D/out" 2> "$D/err"
 verdict $? 'a terminal of 40 columns: one line of at most 39'
 echo "1..$n"
