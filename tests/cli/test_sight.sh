@@ -154,12 +154,12 @@ ill() { # what the first sentence begins with; options
     verdict $s "named: $says"
 }
 ill 'One drive holds the others up: drive 2' --ids $IDS -n 8 -m 33500K \
-    --simulate-drive 0.03 --simulate-drive 0.03 --simulate-drive 0.003
+    --simulate-drive 0.09 --simulate-drive 0.09 --simulate-drive 0.009
 ill 'One drive at a time is at work' --ids $IDS -n 4 -m 100M --policy none \
-    --prefetch none --simulate-drive 0.003 --simulate-drive 0.003 --report "$D/r3"
+    --prefetch none --simulate-drive 0.006 --simulate-drive 0.006 --report "$D/r3"
 mkdir "$D/copy" && cp "$D"/m/*.safetensors "$D/copy"
 "$S" run "$D/m" --ids $IDS -n 4 --ignore-eos -m 100M --policy none \
-    --prefetch none --simulate-drive 0.003 --simulate-drive 0.003 \
+    --prefetch none --simulate-drive 0.006 --simulate-drive 0.006 \
     --mirror "$D/copy" --report "$D/r4" > "$D/out" 2> "$D/err" &&
     python3 - "$D/ill.html" "$D/r3" "$D/r4" > "$D/out" 2>> "$D/err" << 'EOF'
 import json, re, sys
@@ -174,7 +174,7 @@ ill 'The router is waited for' --ids $IDS -n 20 -m 33500K --policy lru \
     --prefetch none --simulate-drive 0.5,4000
 ill 'Compute-bound' --ids "$(seq -s, 3 400)" -n 0 -m 100M --threads 1
 ill 'I/O-bound by the bytes of a token' --ids $IDS -n 4 -m 33500K \
-    --simulate-drive 0.003,10
+    --simulate-drive 0.01,10
 ill 'The embedding is waited for' --ids "$(seq -s, 3 42)" -n 150 -m 100M \
     --simulate-drive 0.5,8000
 ill 'The expert cache was cold' --ids 5 -n 5 -m 100M --simulate-drive 0.005
