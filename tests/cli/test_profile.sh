@@ -22,8 +22,8 @@ skip() {
 "$S" synth "$D/m" --preset tiny > "$D/out" 2>&1 || exit 1
 IDS=5,9,2,44,17,3,8,90,21,6,7
 
-"$S" profile "$D/m" --ids $IDS -n 6 --ignore-eos -m 33500K --device 0.02,100 \
-    --device 0.03 --report "$D/r" --timeline="$D/l" --trace "$D/t2" \
+"$S" profile "$D/m" --ids $IDS -n 6 --ignore-eos -m 33500K --device 0.04,100 \
+    --device 0.06 --report "$D/r" --timeline="$D/l" --trace "$D/t2" \
     -o "$D/run.html" > "$D/ids" 2> "$D/err"
 s=$?
 [ $s -eq 0 ] || sed 's/^/# /' "$D/err"
@@ -39,7 +39,7 @@ verdict $? 'the same page from the files'
     "$D/report.html"
 verdict $? 'without a timeline: what the report has'
 "$S" profile -m 37M --ids $IDS -n 5 --ignore-eos --prefetch none \
-    --device 0.02 -o "$D/whole.html" "$D/m" > "$D/out" 2> "$D/err"
+    --device 0.04 -o "$D/whole.html" "$D/m" > "$D/out" 2> "$D/err"
 grep -qF "$D/m" "$D/whole.html"
 verdict $? 'the page names the model, whichever word it is'
 grep 'trunk is resident. .* more memory would hold more' "$D/whole.html" |
@@ -55,8 +55,8 @@ verdict $s 'the trunk resident: what more memory would save is simulated'
         --compute 0.01 --html "$D/timed.html" > "$D/out"
 verdict $? 'curves of replay'
 
-"$S" profile "$D/m" --ids $IDS -n 4 --ignore-eos -m 33500K --device 0.02 \
-    --device 0.03 --device 0.03 --device 0.02 -o "$D/four.html" > "$D/out" \
+"$S" profile "$D/m" --ids $IDS -n 4 --ignore-eos -m 33500K --device 0.04 \
+    --device 0.06 --device 0.06 --device 0.04 -o "$D/four.html" > "$D/out" \
     2> "$D/err" && grep -q 'Drives <span' "$D/four.html" &&
     ! grep -q 'Drive 0' "$D/four.html"
 verdict $? 'four drives: a heat strip each'
@@ -72,9 +72,9 @@ p=$(python3 -c 'import json, sys
 r = json.load(open(sys.argv[1]))
 print(r["policy"], "--prefetch", r["prefetch"])' "$D/r")
 "$S" replay "$D/t2" --policy $p --compute "$D/r" --json --simulate-drive \
-    0.02,100 --simulate-drive 0.03 > "$D/two"
+    0.04,100 --simulate-drive 0.06 > "$D/two"
 "$S" replay "$D/t2" --policy $p --compute "$D/r" --json --simulate-drive \
-    0.02,100 --simulate-drive 0.03 --simulate-drive 0.03 > "$D/three"
+    0.04,100 --simulate-drive 0.06 --simulate-drive 0.06 > "$D/three"
 python3 - "$D/r" "$D/run.html" "$D/two" "$D/three" << 'PY'
 import html, json, re, sys
 r = json.load(open(sys.argv[1]))
@@ -183,14 +183,43 @@ addEventListener('load', () => {
 });
 </script>
 JS
+# All pages at all widths are frames of one page, since a browser takes long to
+# start: a line NAME WIDTH VERDICT for each.
+cat > "$D/frames.py" << 'PY'
+import html, sys
+folder, *wanted = sys.argv[1:]
+measure = open(folder + "/measure.js").read()
+print("<!doctype html><body>")
+for word in wanted:
+    name, width = word.split(":")
+    page = html.escape(open(f"{folder}/{name}.html").read() + measure)
+    print(f'<iframe data-name="{name} {width}" srcdoc="{page}" '
+          f'style="width:{width}px;height:2000px;border:0"></iframe>')
+print("""<script>
+addEventListener('load', () => {
+  const lines = [...document.querySelectorAll('iframe')].map(f => {
+    const v = f.contentDocument.getElementById('verdict');
+    const said = v ? v.textContent : 'not measured';
+    if (f.contentWindow.innerWidth != f.dataset.name.split(' ')[1])
+      return f.dataset.name + ' wrong width';
+    return said.split('\\n').map(s => f.dataset.name + ' ' + s).join('\\n');
+  });
+  document.body.innerHTML = '';
+  const pre = document.createElement('pre');
+  pre.textContent = '\\n' + lines.join('\\n') + '\\n';
+  document.body.append(pre);
+});
+</script>""")
+PY
+measure() { # page:width...
+    python3 "$D/frames.py" "$D" "$@" > "$D/measured.html" &&
+        chrome --window-size=1200,2000 --dump-dom \
+            "file://$D/measured.html" > "$D/verdicts"
+}
 lays_out() { # page width
-    cat "$D/$1.html" "$D/measure.js" > "$D/measured.html"
-    chrome --window-size=$2,2000 --dump-dom "file://$D/measured.html" \
-        > "$D/dom"
-    sed -n '/<pre id="verdict">/,/<\/pre>/p' "$D/dom" > "$D/verdict"
-    grep -q '<pre id="verdict">fine</pre>' "$D/verdict"
+    grep -q "^$1 $2 fine\$" "$D/verdicts"
     s=$?
-    [ $s -eq 0 ] || sed 's/^/# /' "$D/verdict" | head -n 8
+    [ $s -eq 0 ] || grep "^$1 $2 " "$D/verdicts" | sed 's/^/# /' | head -n 8
     return $s
 }
 cat > "$D/shot.py" << 'PY'
@@ -225,12 +254,9 @@ shot() { # page scheme corner
         python3 "$D/shot.py" "$B/screens/$1-$2.png" $3
 }
 if [ -n "$CHROME" ]; then
-    for p in run counts timed; do
-        lays_out $p 1100
-        verdict $? "Chromium lays out $p, wide"
-    done
-    s=0
-    for p in 9 15 21 27 33; do
+    latencies='9 15 21 27 33'
+    wanted=
+    for p in $latencies; do
         python3 - "$D/r" $p > "$D/h" << 'PY'
 import json, sys
 r, columns = json.load(open(sys.argv[1])), int(sys.argv[2])
@@ -244,8 +270,21 @@ for name in "demand", "trunk", "prefetch":
         columns += 1
 json.dump(r, sys.stdout)
 PY
-        "$S" profile --report "$D/h" -o "$D/h.html" 2> "$D/err" &&
-            lays_out h 1100 && lays_out h 920 || s=1
+        "$S" profile --report "$D/h" -o "$D/h$p.html" 2> "$D/err"
+        wanted="$wanted h$p:1100 h$p:920"
+    done
+    for p in run counts four; do
+        wanted="$wanted $p:640 $p:400"
+    done
+    measure run:1100 counts:1100 timed:1100 $wanted
+    verdict $? 'Chromium measures them'
+    for p in run counts timed; do
+        lays_out $p 1100
+        verdict $? "Chromium lays out $p, wide"
+    done
+    s=0
+    for p in $latencies; do
+        lays_out h$p 1100 && lays_out h$p 920 || s=1
     done
     verdict $s 'Chromium lays out latencies of 9 to 38 columns'
     for p in run counts four; do
