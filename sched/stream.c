@@ -231,6 +231,7 @@ static int sleep_until_ready(struct stream *s, uint32_t tile)
 
 int stream_preload(struct stream *s)
 {
+    uint64_t bytes = 0;
     for (uint32_t t = 0; t < s->o.tile_count; t++) {
         if (!s->o.tiles[t].home)
             continue;
@@ -239,6 +240,9 @@ int stream_preload(struct stream *s)
             err = s->state[t].error;
         if (err)
             return err;
+        bytes += s->o.tiles[t].payload_bytes;
+        if (s->o.loaded)
+            s->o.loaded(s->o.loaded_arg, bytes);
     }
     return 0;
 }

@@ -80,6 +80,9 @@ struct stream_options {
     uint64_t                  ring_bytes; /* at least the largest tile */
     uint32_t                  chunk_bytes;
     uint32_t                  loads_max; /* loads WAITING at one time */
+    /* Called by stream_preload: bytes of the tiles that are there; or NULL. */
+    void (*loaded)(void *arg, uint64_t bytes);
+    void  *loaded_arg;
     struct event_ring *event_ring;       /* or NULL */
     const _Atomic bool       *cancel;    /* or NULL: holds return -ECANCELED */
 };

@@ -129,6 +129,21 @@ static void layer(void *arg, uint32_t layer, uint32_t layers)
     atomic_store(&r->layers, layers);
 }
 
+static int planned(void *arg, const struct k3 *k, struct error *error)
+{
+    struct room *r = arg;
+    (void)error;
+    atomic_store(&r->loaded_bytes, 0);
+    atomic_store(&r->to_load_bytes, k3_plan_of(k)->resident_payload_bytes);
+    return 0;
+}
+
+static void loaded(void *arg, uint64_t bytes)
+{
+    struct room *r = arg;
+    atomic_store(&r->loaded_bytes, bytes);
+}
+
 /* ---- places ---- */
 
 /* All jobs of a request; the lock is held. */
@@ -371,6 +386,9 @@ int engine_open(struct room *r, struct error *error)
     for (;; n /= 2) {
         struct sluice_error e = { 0 };
         struct k3_options engine = forecast_session(&f, n);
+        engine.planned = planned;
+        engine.planned_arg = r;
+        engine.loaded = loaded;
         o.held = 1;
         err = knobs_open(&s, r->o->model, &o, &engine, &e);
         o.held = 0;

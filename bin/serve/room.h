@@ -87,6 +87,8 @@ struct room {
     uint64_t boot;        /* random: ids of two processes differ */
     int64_t  begin_ns;    /* of the server */
 
+    /* LOADING: bytes of weights that are in memory, and that will be. */
+    _Atomic uint64_t loaded_bytes, to_load_bytes;
     /* As of the last pass. */
     _Atomic uint32_t layer, layers;
     struct sluice_counters counters;

@@ -183,6 +183,12 @@ void route_health(struct call *c)
         buffer_text(&json, ",\"error\":");
         api_text(&json, r->failure);
     }
+    if (state == ROOM_LOADING)
+        buffer_format(&json,
+                      ",\"loaded_bytes\":%" PRIu64
+                      ",\"bytes_to_load\":%" PRIu64,
+                      atomic_load(&r->loaded_bytes),
+                      atomic_load(&r->to_load_bytes));
     buffer_format(&json,
                   ",\"seconds\":%.1f,\"running\":%" PRIu32
                   ",\"queued\":%" PRIu32 "}",

@@ -70,6 +70,7 @@ static int open_stream(struct flow *f, const struct flow_options *fo,
         .loads_max = f->plan.staging_frames + f->plan.expert_frames +
                      f->plan.rows + LOADS_SPARE +
                      (f->o->guest ? f->o->guest->loads : 0),
+        .loaded = f->o->loaded, .loaded_arg = f->o->progress_arg,
         .event_ring = f->o->event_ring, .cancel = &f->cancel,
     };
     int err = stream_open(&f->stream, &so);

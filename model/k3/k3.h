@@ -66,6 +66,10 @@ typedef void k3_accepted_fn(void *arg, uint32_t sequence, uint32_t n);
 /* Called by the pass at every layer. */
 typedef void k3_progress_fn(void *arg, uint32_t layer, uint32_t layers);
 
+/* Called by k3_open as resident weights come: payload bytes of all that are
+ * there; the plan's resident_payload_bytes will be. */
+typedef void k3_loaded_fn(void *arg, uint64_t bytes);
+
 /* Called by k3_open when config, tiles and plan are known, before any read.
  * An error ends k3_open. */
 typedef int k3_planned_fn(void *arg, const struct k3 *k, struct error *error);
@@ -159,7 +163,8 @@ struct k3_options {
     void           *routed_arg;
     k3_planned_fn  *planned;   /* or NULL */
     void           *planned_arg;
-    k3_progress_fn *progress; /* or NULL */
+    k3_progress_fn *progress; /* these two get progress_arg; or NULL */
+    k3_loaded_fn   *loaded;
     void         *progress_arg;
 };
 

@@ -343,6 +343,41 @@ verdict(status == 413 and e["error"]["code"] == "storage_full" and
         "more than --data allows: 413, and nothing is left", (status, e))
 s.stop()
 
+# ---- while it is loaded ----
+
+s = Server(program, model, "--unix", folder + "/early", "--simulate-drive",
+           "0.0005", wait=False)
+
+
+def early(request):
+    with socket.socket(socket.AF_UNIX) as c:
+        c.connect(folder + "/early")
+        c.sendall(request + b"\r\nHost: x\r\nConnection: close\r\n\r\n")
+        got = c.makefile("rb").read()
+    head, _, body = got.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)
+
+
+until(lambda: os.path.exists(folder + "/early"))
+refused = early(b"POST /v1/completions HTTP/1.1\r\nContent-Length: 0")
+seen = []
+until(lambda: seen.append(early(b"GET /health HTTP/1.1")) or
+      seen[-1][0] == 200)
+before = [h for status, h in seen if status == 503]
+known = [h for h in before if h["bytes_to_load"]]
+part = [h["loaded_bytes"] for h in known]
+verdict(all(h["status"] == "loading" for h in before) and
+        len(set(h["bytes_to_load"] for h in known)) == 1 and
+        part == sorted(part) and part[-1] <= known[0]["bytes_to_load"] and
+        any(0 < n < known[0]["bytes_to_load"] for n in part),
+        "/health says how much of the weights is there", seen)
+verdict(seen[-1][1]["status"] == "ready" and
+        "loaded_bytes" not in seen[-1][1], "and then that it is ready",
+        seen[-1])
+verdict(refused[0] == 503 and refused[1]["error"]["code"] == "loading",
+        "a request that comes too early: 503", refused)
+s.stop()
+
 # ---- sockets ----
 
 s = Server(program, model, "--unix", folder + "/sock")

@@ -265,7 +265,9 @@ function requests(q) {
 async function look() {
     try {
         const health = await (await fetch('health')).json();
+        const part = health.loaded_bytes / health.bytes_to_load;
         $('state').textContent = health.status +
+            (part >= 0 ? ` ${Math.floor(100 * part)} %` : '') +
             (health.error ? ': ' + health.error : '');
         $('state').className = health.status === 'ready' ? '' : 'bad';
         if ($('login').open) return;
