@@ -270,6 +270,33 @@ static int batch(struct batch_cmd *b, int argc, char **argv)
     return status;
 }
 
+/* Check what was asked for, and do it. */
+static int start(const struct opt_command *cmd, struct batch_cmd *b)
+{
+    struct batch_args *a = &b->a;
+    struct k3_options o;
+    if (a->check && a->in)
+        return opt_usage_error(cmd, "--check has its own file: no -i");
+    if (!a->check && (!a->in || !a->out))
+        return opt_usage_error(cmd, "batch needs -i and -o");
+    if (!a->max || a->max > MAX_TOKENS)
+        return opt_usage_error(cmd, "-n is from 1 to %d", MAX_TOKENS);
+    if (strcmp(a->resume, "strict") && strcmp(a->resume, "ids"))
+        return opt_usage_error(cmd, "--resume is strict or ids");
+    const char *wrong = session_options(&a->s, &o);
+    wrong = wrong ? wrong : batch_show_every(&a->every_ns, a->progress);
+    if (wrong)
+        return opt_usage_error(cmd, "%s", wrong);
+    uint64_t rows = a->s.rows ? a->s.rows : K3_ROWS_MAX;
+    if (a->sequences > rows) /* each of them has a row in a pass */
+        return opt_usage_error(cmd, "--sequences is at most %" PRIu64 "%s",
+                               rows, a->s.rows ? ", the --rows" : "");
+    if (machines_follow(b->model, &a->s))
+        return 0;
+    b->memory = o.memory_bytes;
+    return a->check ? check(b) : batch(b, b->argc, b->argv);
+}
+
 int cmd_batch(int argc, char **argv)
 {
     struct batch_cmd b = { .a.max = DEFAULT_MAX, .a.resume = "strict",
@@ -323,30 +350,10 @@ int cmd_batch(int argc, char **argv)
         "command line, 3 the job ended and a line has an error for an answer, "
         "or none has an answer; 128 + N: signal N ended it.",
         table, sizeof table / sizeof *table };
-    struct k3_options o;
     int words = opt_parse(&cmd, argc, argv, &b.model, 1);
     if (words < 0)
         return opt_status(words);
     if (words != 1)
         return opt_usage_error(&cmd, "batch needs the folder of a model");
-    if (a->check && a->in)
-        return opt_usage_error(&cmd, "--check has its own file: no -i");
-    if (!a->check && (!a->in || !a->out))
-        return opt_usage_error(&cmd, "batch needs -i and -o");
-    if (!a->max || a->max > MAX_TOKENS)
-        return opt_usage_error(&cmd, "-n is from 1 to %d", MAX_TOKENS);
-    if (strcmp(a->resume, "strict") && strcmp(a->resume, "ids"))
-        return opt_usage_error(&cmd, "--resume is strict or ids");
-    const char *wrong = session_options(&a->s, &o);
-    wrong = wrong ? wrong : batch_show_every(&a->every_ns, a->progress);
-    if (wrong)
-        return opt_usage_error(&cmd, "%s", wrong);
-    uint64_t rows = a->s.rows ? a->s.rows : K3_ROWS_MAX;
-    if (a->sequences > rows) /* each of them has a row in a pass */
-        return opt_usage_error(&cmd, "--sequences is at most %" PRIu64 "%s",
-                               rows, a->s.rows ? ", the --rows" : "");
-    if (machines_follow(b.model, &a->s))
-        return 0;
-    b.memory = o.memory_bytes;
-    return a->check ? check(&b) : batch(&b, argc, argv);
+    return start(&cmd, &b);
 }

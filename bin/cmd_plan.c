@@ -201,6 +201,43 @@ static const char *read_network(void *arg, const char *value)
     return wrong;
 }
 
+/* Check what was asked for, and say it. */
+static int plan(const struct opt_command *cmd, struct outlook_args *a,
+                const char *model)
+{
+    struct k3_options o;
+    struct error error = { 0 };
+    if (a->compute_s < 0)
+        return opt_usage_error(cmd, "--compute is not negative");
+    if (a->nodes == 1 || a->nodes > CUTS_PARTS_MAX)
+        return opt_usage_error(cmd, "--nodes is from 2 to %d",
+                               CUTS_PARTS_MAX);
+    const char *wrong = session_options(&a->s, &o);
+    if (wrong)
+        return opt_usage_error(cmd, "%s", wrong);
+    struct outlook *l = calloc(1, sizeof *l);
+    if (!l) {
+        fputs("sluice: no memory for a plan\n", stderr);
+        return 1;
+    }
+    l->o = o;
+    l->o.logits = 1; /* as a run without --logits */
+    int bad = 0, err = outlook_fill(l, model, a, &error);
+    if (!err && a->json) {
+        bad = json_print(outlook_json(l), JSON_INDENT(1));
+    } else if (!err) {
+        print_plan(l);
+        print_advice_on_state(l);
+        if (l->drafter)
+            plan_drafter_print(&l->drafting);
+        print_ladder(l, a->s.memory != 0);
+        print_advice(l);
+    }
+    outlook_free(l);
+    free(l);
+    return err ? session_failed(model, &error) : bad;
+}
+
 int cmd_plan(int argc, char **argv)
 {
     struct outlook_args a = { .network = { NETWORK_BYTES, NETWORK_NS } };
@@ -255,41 +292,10 @@ int cmd_plan(int argc, char **argv)
         "token would take. Needs only the model's config.json.",
         table, sizeof table / sizeof *table };
     const char *model = NULL;
-    struct outlook *l = NULL;
-    struct k3_options o;
-    struct error error = { 0 };
     int words = opt_parse(&cmd, argc, argv, &model, 1);
     if (words < 0)
         return opt_status(words);
     if (words != 1)
         return opt_usage_error(&cmd, "plan needs the folder of a model");
-    if (a.compute_s < 0)
-        return opt_usage_error(&cmd, "--compute is not negative");
-    if (a.nodes == 1 || a.nodes > CUTS_PARTS_MAX)
-        return opt_usage_error(&cmd, "--nodes is from 2 to %d",
-                               CUTS_PARTS_MAX);
-    const char *wrong = session_options(&a.s, &o);
-    if (wrong)
-        return opt_usage_error(&cmd, "%s", wrong);
-    l = calloc(1, sizeof *l);
-    if (!l) {
-        fputs("sluice: no memory for a plan\n", stderr);
-        return 1;
-    }
-    l->o = o;
-    l->o.logits = 1; /* as a run without --logits */
-    int bad = 0, err = outlook_fill(l, model, &a, &error);
-    if (!err && a.json) {
-        bad = json_print(outlook_json(l), JSON_INDENT(1));
-    } else if (!err) {
-        print_plan(l);
-        print_advice_on_state(l);
-        if (l->drafter)
-            plan_drafter_print(&l->drafting);
-        print_ladder(l, a.s.memory != 0);
-        print_advice(l);
-    }
-    outlook_free(l);
-    free(l);
-    return err ? session_failed(model, &error) : bad;
+    return plan(&cmd, &a, model);
 }

@@ -421,6 +421,31 @@ static int usage(const struct opt_command *command, const struct options *o,
     return 0;
 }
 
+/* Check what was asked for, and do it. */
+static int start(const struct opt_command *command, struct options *o,
+                 struct timed_args *timed, const char **paths, int count)
+{
+    int misused = usage(command, o, timed, count);
+    if (misused)
+        return misused;
+    if (check(o, timed, paths, count))
+        return 1;
+    if (o->acceptance > 0)
+        return replay_accepted(o->acceptance, paths, count, o->repair, o->json);
+    if (timed->s.drives) {
+        struct replay_options ro = options_of(o);
+        timed->json = o->json;
+        timed->csv = o->csv;
+        return replay_timed(timed, &ro, paths, count);
+    }
+    for (uint32_t i = 0; i < o->prefetches; i++)
+        if (needs_clock(o->prefetch[i]))
+            return opt_usage_error(command, "--prefetch %s needs a "
+                                   "--simulate-drive: a trace alone does not "
+                                   "have what it reads", o->prefetch[i]);
+    return replay_all(o, timed->html, paths, count);
+}
+
 int cmd_replay(int argc, char **argv)
 {
     static struct options o = {
@@ -473,23 +498,5 @@ int cmd_replay(int argc, char **argv)
     int count = opt_parse(&command, argc, argv, paths, TRACES_MAX);
     if (count < 0)
         return opt_status(count);
-    int misused = usage(&command, &o, &timed, count);
-    if (misused)
-        return misused;
-    if (check(&o, &timed, paths, count))
-        return 1;
-    if (o.acceptance > 0)
-        return replay_accepted(o.acceptance, paths, count, o.repair, o.json);
-    if (timed.s.drives) {
-        struct replay_options ro = options_of(&o);
-        timed.json = o.json;
-        timed.csv = o.csv;
-        return replay_timed(&timed, &ro, paths, count);
-    }
-    for (uint32_t i = 0; i < o.prefetches; i++)
-        if (needs_clock(o.prefetch[i]))
-            return opt_usage_error(&command, "--prefetch %s needs a "
-                                   "--simulate-drive: a trace alone does not "
-                                   "have what it reads", o.prefetch[i]);
-    return replay_all(&o, timed.html, paths, count);
+    return start(&command, &o, &timed, paths, count);
 }

@@ -481,6 +481,15 @@ static const char *check_chat(struct run_args *a)
     return NULL;
 }
 
+static const char *check(struct run_args *a)
+{
+    if (!!a->text + !!a->file + !!a->ids != 1)
+        return "run needs one of -p, -f and --ids";
+    if (!a->state && (a->goes_on || a->pace.ids || a->pace.seconds > 0))
+        return "--continue and --state-every need --state";
+    return check_chat(a);
+}
+
 int cmd_run(int argc, char **argv)
 {
     struct run r = { .a.max = DEFAULT_MAX, .argc = argc, .argv = argv };
@@ -529,17 +538,10 @@ int cmd_run(int argc, char **argv)
         return opt_status(words);
     if (words != 1)
         return opt_usage_error(&cmd, "run needs the folder of a model");
-    if (!!r.a.text + !!r.a.file + !!r.a.ids != 1)
-        return opt_usage_error(&cmd, "run needs one of -p, -f and --ids");
-    if (!r.a.state && (r.a.goes_on || r.a.pace.ids || r.a.pace.seconds > 0))
-        return opt_usage_error(&cmd, "--continue and --state-every need "
-                                     "--state");
-    const char *odd = check_chat(&r.a);
-    if (odd)
-        return opt_usage_error(&cmd, "%s", odd);
     if (r.a.max > MAX_TOKENS)
         return opt_usage_error(&cmd, "-n is at most %d", MAX_TOKENS);
-    const char *wrong = session_options(&r.a.s, &o);
+    const char *wrong = check(&r.a);
+    wrong = wrong ? wrong : session_options(&r.a.s, &o);
     if (wrong)
         return opt_usage_error(&cmd, "%s", wrong);
     if (machines_follow(model, &r.a.s))

@@ -276,6 +276,58 @@ static const char *check(const struct serve_options *o)
     return NULL;
 }
 
+static const struct opt table[] = {
+    { "host", 0, OPT_TEXT, &serve.o.host, "ADDRESS",
+      "where to listen; default 127.0.0.1. Others than this machine need "
+      "--api-key-file or --no-auth", NULL },
+    { "port", 0, OPT_UINT, &serve.o.port, "N", "default 8080; 0 takes a free "
+      "one", NULL },
+    { "unix", 0, OPT_TEXT, &serve.o.unix_path, "PATH",
+      "listen on a socket in the file system, too", NULL },
+    { "served-model-name", 0, OPT_CALL, &serve.o, "NAME",
+      "what requests call the model; repeat for more; default: the "
+      "folder's name", add_name },
+    { "data", 0, OPT_CALL, &serve.o, "DIR[,SIZE]",
+      "keep files and batches in this folder, SIZE bytes at most",
+      set_data },
+    { "file-seconds", 0, OPT_UINT, &serve.o.file_seconds, "N",
+      "how long files and finished batches stay; default 30 days", NULL },
+    { "api-key-file", 0, OPT_TEXT, &serve.o.key_file, "FILE",
+      "let in who has one of these keys, one a line", NULL },
+    { "no-auth", 0, OPT_FLAG, &serve.o.no_auth, NULL,
+      "let everybody in who reaches the address", NULL },
+    { "tls-cert", 0, OPT_TEXT, &serve.o.tls_cert, "FILE",
+      "HTTPS, with this certificate (PEM)", NULL },
+    { "tls-key", 0, OPT_TEXT, &serve.o.tls_key, "FILE", "and its key", NULL },
+    { "cors", 0, OPT_TEXT, &serve.o.cors, "ORIGIN",
+      "let pages of this origin in (* is all); default none", NULL },
+    { "access-log", 0, OPT_TEXT, &serve.o.access_log, "FILE",
+      "a line of JSON for each HTTP request; - is stdout", NULL },
+    { "max-tokens", 'n', OPT_UINT, &serve.o.max, "N",
+      "max new tokens of a request that does not say; default: what the "
+      "context has room for", NULL },
+    { "sequences", 0, OPT_UINT, &serve.o.sequences, "N",
+      "requests at one time; default 16, or fewer where memory is short",
+      NULL },
+    { "max-queue", 0, OPT_UINT, &serve.o.queue_max, "N",
+      "requests that may wait; default 1000", NULL },
+    { "max-body", 0, OPT_SIZE, &serve.o.body_max, "SIZE",
+      "longest body of a request; default 16M", NULL },
+    { "max-connections", 0, OPT_UINT, &serve.o.connections_max, "N",
+      "default 2000", NULL },
+    { "keep-seconds", 0, OPT_UINT, &serve.o.keep_seconds, "N",
+      "how long a finished answer that nobody fetched is kept for who "
+      "asks again; default 3600", NULL },
+    { "linger", 0, OPT_UINT, &serve.o.linger_ms, "MS",
+      "how long a request runs on when its client has gone and may ask "
+      "again; default 15000", NULL },
+    { "tick", 0, OPT_UINT, &serve.o.tick_ms, "MS",
+      "longest silence of a connection that waits; default 1000", NULL },
+    { "drain-seconds", 0, OPT_UINT, &serve.o.drain_seconds, "N",
+      "time for what runs after SIGTERM; default 60", NULL },
+    SESSION_OPTIONS(&serve.o.s),
+};
+
 int cmd_serve(int argc, char **argv)
 {
     struct serve_options *o = &serve.o;
@@ -285,57 +337,6 @@ int cmd_serve(int argc, char **argv)
         .keep_seconds = 3600, .file_seconds = 30 * 86400, .tick_ms = 1000,
         .linger_ms = 15000, .drain_seconds = 60 };
     session_defaults(&o->s);
-    const struct opt table[] = {
-        { "host", 0, OPT_TEXT, &o->host, "ADDRESS",
-          "where to listen; default 127.0.0.1. Others than this machine need "
-          "--api-key-file or --no-auth", NULL },
-        { "port", 0, OPT_UINT, &o->port, "N", "default 8080; 0 takes a free "
-          "one", NULL },
-        { "unix", 0, OPT_TEXT, &o->unix_path, "PATH",
-          "listen on a socket in the file system, too", NULL },
-        { "served-model-name", 0, OPT_CALL, o, "NAME",
-          "what requests call the model; repeat for more; default: the "
-          "folder's name", add_name },
-        { "data", 0, OPT_CALL, o, "DIR[,SIZE]",
-          "keep files and batches in this folder, SIZE bytes at most",
-          set_data },
-        { "file-seconds", 0, OPT_UINT, &o->file_seconds, "N",
-          "how long files and finished batches stay; default 30 days", NULL },
-        { "api-key-file", 0, OPT_TEXT, &o->key_file, "FILE",
-          "let in who has one of these keys, one a line", NULL },
-        { "no-auth", 0, OPT_FLAG, &o->no_auth, NULL,
-          "let everybody in who reaches the address", NULL },
-        { "tls-cert", 0, OPT_TEXT, &o->tls_cert, "FILE",
-          "HTTPS, with this certificate (PEM)", NULL },
-        { "tls-key", 0, OPT_TEXT, &o->tls_key, "FILE", "and its key", NULL },
-        { "cors", 0, OPT_TEXT, &o->cors, "ORIGIN",
-          "let pages of this origin in (* is all); default none", NULL },
-        { "access-log", 0, OPT_TEXT, &o->access_log, "FILE",
-          "a line of JSON for each HTTP request; - is stdout", NULL },
-        { "max-tokens", 'n', OPT_UINT, &o->max, "N",
-          "max new tokens of a request that does not say; default: what the "
-          "context has room for", NULL },
-        { "sequences", 0, OPT_UINT, &o->sequences, "N",
-          "requests at one time; default 16, or fewer where memory is short",
-          NULL },
-        { "max-queue", 0, OPT_UINT, &o->queue_max, "N",
-          "requests that may wait; default 1000", NULL },
-        { "max-body", 0, OPT_SIZE, &o->body_max, "SIZE",
-          "longest body of a request; default 16M", NULL },
-        { "max-connections", 0, OPT_UINT, &o->connections_max, "N",
-          "default 2000", NULL },
-        { "keep-seconds", 0, OPT_UINT, &o->keep_seconds, "N",
-          "how long a finished answer that nobody fetched is kept for who "
-          "asks again; default 3600", NULL },
-        { "linger", 0, OPT_UINT, &o->linger_ms, "MS",
-          "how long a request runs on when its client has gone and may ask "
-          "again; default 15000", NULL },
-        { "tick", 0, OPT_UINT, &o->tick_ms, "MS",
-          "longest silence of a connection that waits; default 1000", NULL },
-        { "drain-seconds", 0, OPT_UINT, &o->drain_seconds, "N",
-          "time for what runs after SIGTERM; default 60", NULL },
-        SESSION_OPTIONS(&o->s),
-    };
     const struct opt_command cmd = {
         "sluice serve MODEL [options]",
         "Serve the model over HTTP, to clients of OpenAI's and Anthropic's "

@@ -22,6 +22,14 @@ struct field_slot {
     const char *value;      /* NULL: not given */
 };
 
+struct synth_args {
+    struct synth_options o;
+    struct field_slot slot[FIELDS_MAX];
+    size_t      fields;
+    uint64_t    echo;
+    const char *weights, *like;
+};
+
 static const char *take_field(void *arg, const char *value)
 {
     struct field_slot *slot = arg;
@@ -126,43 +134,72 @@ static bool has_value(const struct field_slot *slots, size_t count,
     return false;
 }
 
+/* Check what was asked for, and write it. */
+static int start(const struct opt_command *cmd, struct synth_args *a)
+{
+    struct synth_options *o = &a->o;
+    struct synth_setting settings[FIELDS_MAX];
+    if (is_drafter(o->preset) != (a->like != NULL))
+        return opt_usage_error(cmd, "--preset drafter and drafter-mla need "
+                                     "--like, others do not take it");
+    if (a->like)
+        return write_drafter(o, a->like);
+    if (!synth_is_preset(o->preset))
+        return opt_usage_error(cmd, "--preset: %s is not one of %s", o->preset,
+                               synth_presets());
+    bool chosen = has_value(a->slot, a->fields, "num_experts");
+    if (o->size_bytes && chosen)
+        return opt_usage_error(cmd, "give --size or --num-experts, not both");
+    if (!o->size_bytes && !chosen && !strcmp(o->preset, "bench"))
+        o->size_bytes = BENCH_SIZE_BYTES;
+    o->llm = !strcmp(a->weights, "llm");
+    if (!o->llm && strcmp(a->weights, "uniform"))
+        return opt_usage_error(cmd, "--weights is uniform or llm");
+    if (a->echo > UINT32_MAX)
+        return opt_usage_error(cmd, "--echo: too many ids");
+    o->echo = (uint32_t)a->echo;
+    o->setting = settings;
+    for (size_t i = 0; i < a->fields; i++)
+        if (a->slot[i].value)
+            settings[o->settings++] = (struct synth_setting){
+                synth_field(a->slot[i].index), a->slot[i].value
+            };
+    return write_it(o);
+}
+
 int cmd_synth(int argc, char **argv)
 {
-    struct synth_options o = { 0 };
-    struct field_slot slots[FIELDS_MAX];
-    struct synth_setting settings[FIELDS_MAX];
-    uint64_t echo = 0;
-    const char *weights = "uniform", *like = NULL;
+    struct synth_args a = { .weights = "uniform" };
     struct opt table[OWN_OPTIONS + FIELDS_MAX] = {
-        { "preset", 0, OPT_TEXT, &o.preset, synth_presets(),
+        { "preset", 0, OPT_TEXT, &a.o.preset, synth_presets(),
           "the model's shape, which the options below change", NULL },
-        { "sparse", 0, OPT_FLAG, &o.sparse, NULL,
+        { "sparse", 0, OPT_FLAG, &a.o.sparse, NULL,
           "leave holes for the big matrices: full size, little disk", NULL },
-        { "packed", 0, OPT_FLAG, &o.packed, NULL,
+        { "packed", 0, OPT_FLAG, &a.o.packed, NULL,
           "with --sparse: coded weights too, holes of an assumed .683 of the "
           "trunk and a fifth of the scales", NULL },
-        { "weights", 0, OPT_TEXT, &weights, "uniform|llm",
+        { "weights", 0, OPT_TEXT, &a.weights, "uniform|llm",
           "uniform, or spread as in trained models: normal, a scale a row of "
           "exp(0.3 N), one column in 20 four times as wide; default uniform",
           NULL },
-        { "size", 0, OPT_SIZE, &o.size_bytes, "SIZE",
+        { "size", 0, OPT_SIZE, &a.o.size_bytes, "SIZE",
           "as many experts as fit in this size; default 8G for bench; of a "
           "drafter, the most it takes", NULL },
-        { "seed", 0, OPT_UINT, &o.seed, "N", "seed of the weights; default 0",
+        { "seed", 0, OPT_UINT, &a.o.seed, "N", "seed of the weights; default 0",
           NULL },
-        { "echo", 0, OPT_UINT, &echo, "P",
+        { "echo", 0, OPT_UINT, &a.echo, "P",
           "weights whose greedy output repeats itself every P ids", NULL },
-        { "like", 0, OPT_TEXT, &like, "MODEL",
+        { "like", 0, OPT_TEXT, &a.like, "MODEL",
           "the model that --preset drafter (RadixArk's layout) or drafter-mla "
           "(Inferact's) is for", NULL },
     };
-    size_t fields = field_options(table + OWN_OPTIONS, slots);
+    a.fields = field_options(table + OWN_OPTIONS, a.slot);
     const struct opt_command cmd = {
         "sluice synth DIR --preset NAME [--sparse] [--size SIZE] [--seed N]",
         "Write a checkpoint with random weights in the layout of the published "
         "one, for tests and measurements. The options after --echo set fields "
         "of config.json.",
-        table, OWN_OPTIONS + fields
+        table, OWN_OPTIONS + a.fields
     };
     const char *words[1];
     int n = opt_parse(&cmd, argc, argv, words, 1);
@@ -170,34 +207,9 @@ int cmd_synth(int argc, char **argv)
         return opt_status(n);
     if (n < 1)
         return opt_usage_error(&cmd, "synth needs a folder to write to");
-    if (!o.preset)
+    if (!a.o.preset)
         return opt_usage_error(&cmd, "synth needs --preset %s",
                                synth_presets());
-    o.dir = words[0];
-    if (is_drafter(o.preset) != (like != NULL))
-        return opt_usage_error(&cmd, "--preset drafter and drafter-mla need "
-                                     "--like, others do not take it");
-    if (like)
-        return write_drafter(&o, like);
-    if (!synth_is_preset(o.preset))
-        return opt_usage_error(&cmd, "--preset: %s is not one of %s", o.preset,
-                               synth_presets());
-    bool chosen = has_value(slots, fields, "num_experts");
-    if (o.size_bytes && chosen)
-        return opt_usage_error(&cmd, "give --size or --num-experts, not both");
-    if (!o.size_bytes && !chosen && !strcmp(o.preset, "bench"))
-        o.size_bytes = BENCH_SIZE_BYTES;
-    o.llm = !strcmp(weights, "llm");
-    if (!o.llm && strcmp(weights, "uniform"))
-        return opt_usage_error(&cmd, "--weights is uniform or llm");
-    if (echo > UINT32_MAX)
-        return opt_usage_error(&cmd, "--echo: too many ids");
-    o.echo = (uint32_t)echo;
-    o.setting = settings;
-    for (size_t i = 0; i < fields; i++)
-        if (slots[i].value)
-            settings[o.settings++] = (struct synth_setting){
-                synth_field(slots[i].index), slots[i].value
-            };
-    return write_it(&o);
+    a.o.dir = words[0];
+    return start(&cmd, &a);
 }

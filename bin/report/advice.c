@@ -300,55 +300,60 @@ static void say_memory(const struct advice *a, FILE *f)
     fputc('.', f);
 }
 
-void advice_words(const struct advice *a, char *bold, size_t bold_size,
-                  char *text, size_t text_size)
+static void say_cause(const struct advice *a, char *bold, size_t size)
 {
     static const char *const bound[] = { "I/O-bound", "Compute-bound",
                                          "Balanced" };
     double waited = 100 * a->wait_expert_s / a->seconds;
     switch (a->cause) {
     case CAUSE_ONE_DRIVE:
-        snprintf(bold, bold_size, "One drive holds the others up: drive %u was "
+        snprintf(bold, size, "One drive holds the others up: drive %u was "
                  "busy %.0f %% of the time, the others %.0f %%.", a->drive,
                  100 * a->busy_share, 100 * a->others_share);
         break;
     case CAUSE_EMBEDDING:
-        snprintf(bold, bold_size, "The embedding is waited for: %.0f %% of the "
+        snprintf(bold, size, "The embedding is waited for: %.0f %% of the "
                  "time went by until its rows had been read.",
                  100 * a->wait_embed_s / a->seconds);
         break;
     case CAUSE_COLD:
-        snprintf(bold, bold_size, "The expert cache was cold: it had room left "
+        snprintf(bold, size, "The expert cache was cold: it had room left "
                  "at the end, and %.0f %% of the bytes were experts read into "
                  "it.", 100 * a->expert_share);
         break;
     case CAUSE_ROUTER:
-        snprintf(bold, bold_size, "The router is waited for: experts are known "
+        snprintf(bold, size, "The router is waited for: experts are known "
                  "only when it has run. Waiting for them took %.0f %% of the "
                  "time, at %.0f %% of the drive's rate.", waited,
                  100 * a->drive_share);
         break;
     case CAUSE_BYTES:
-        snprintf(bold, bold_size, "I/O-bound by the bytes of a token: %.0f %% "
+        snprintf(bold, size, "I/O-bound by the bytes of a token: %.0f %% "
                  "of the drive's rate, compute busy %.0f %% of the time.",
                  100 * a->drive_share, 100 * a->compute_s / a->seconds);
         break;
     case CAUSE_TURNS:
-        snprintf(bold, bold_size, "One drive at a time is at work: reads were "
+        snprintf(bold, size, "One drive at a time is at work: reads were "
                  "in flight %.0f %% of the time, at %.0f %% of the drives' "
                  "rates.", 100 * a->any_share, 100 * a->drive_share);
         break;
     case CAUSE_COMPUTE:
-        snprintf(bold, bold_size, "Compute-bound: compute busy %.0f %% of the "
+        snprintf(bold, size, "Compute-bound: compute busy %.0f %% of the "
                  "time, %.0f %% of the drive's rate.",
                  100 * a->compute_s / a->seconds, 100 * a->drive_share);
         break;
     case CAUSE_NONE:
-        snprintf(bold, bold_size, "%s: %.0f %% of the drive's rate, compute "
+        snprintf(bold, size, "%s: %.0f %% of the drive's rate, compute "
                  "busy %.0f %% of the time.", bound[a->bound],
                  100 * a->drive_share, 100 * a->compute_s / a->seconds);
         break;
     }
+}
+
+void advice_words(const struct advice *a, char *bold, size_t bold_size,
+                  char *text, size_t text_size)
+{
+    say_cause(a, bold, bold_size);
     FILE *f = fmemopen(text, text_size, "w");
     if (!f) {
         text[0] = 0;

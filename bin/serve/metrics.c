@@ -58,7 +58,7 @@ static uint64_t resident_bytes(void)
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-void metrics_put(struct buffer *out, const struct room *r)
+static void put_requests(struct buffer *out, const struct room *r)
 {
     const struct sluice_counters *c = &r->counters;
     const struct room_counts *n = &r->counts;
@@ -94,6 +94,12 @@ void metrics_put(struct buffer *out, const struct room *r)
         r->sequences);
     put(out, "kept", "gauge", "Requests that can be found again.",
         r->kept_count);
+}
+
+void metrics_put(struct buffer *out, const struct room *r)
+{
+    const struct sluice_counters *c = &r->counters;
+    put_requests(out, r);
     put(out, "passes_total", "counter", "Passes over the weights.",
         (double)c->passes);
     put(out, "prompt_tokens_total", "counter", "Tokens read.",

@@ -267,11 +267,6 @@ static void test_ids(void **state)
         { "[5, \"7\"]", -EBADMSG, 0, 0, 0 },
         { "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", -EBADMSG, 0, 0, 0 },
     };
-    static const char *const unused[] = {
-        "max_position_embeddings", "moe_layer_freq", "num_expert_group",
-        "topk_group", "num_nextn_predict_layers", "num_key_value_heads",
-        "pad_token_id", "bos_token_id",
-    };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct config c;
@@ -293,6 +288,11 @@ static void test_ids(void **state)
         json_decref(value);
         json_decref(copy);
     }
+}
+
+static void test_two_ids(void **state)
+{
+    (void)state;
     json_t *copy = json_deep_copy(root);
     struct config two;
     struct error differ = { 0 };
@@ -311,7 +311,17 @@ static void test_ids(void **state)
     assert_int_equal(two.eos_id, CONFIG_NO_ID);
     config_free(&two);
     json_decref(copy);
-    copy = json_deep_copy(root);
+}
+
+static void test_unused(void **state)
+{
+    static const char *const unused[] = {
+        "max_position_embeddings", "moe_layer_freq", "num_expert_group",
+        "topk_group", "num_nextn_predict_layers", "num_key_value_heads",
+        "pad_token_id", "bos_token_id",
+    };
+    (void)state;
+    json_t *copy = json_deep_copy(root);
     for (size_t i = 0; i < sizeof unused / sizeof *unused; i++) {
         json_object_del(copy, unused[i]);
         json_object_del(json_object_get(copy, "text_config"), unused[i]);
@@ -505,6 +515,8 @@ int main(void)
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_required),
         cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_two_ids),
+        cmocka_unit_test(test_unused),
         cmocka_unit_test(test_not_supported),
         cmocka_unit_test(test_out_of_range),
         cmocka_unit_test(test_layer_lists),
