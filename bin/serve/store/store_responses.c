@@ -147,7 +147,7 @@ int store_load_responses(struct store *s, struct error *error)
         else if (stat(path, &st))
             free(r);
         else {
-            snprintf(r->id, sizeof r->id, "%s", e->d_name);
+            memcpy(r->id, e->d_name, strlen(e->d_name) + 1);
             r->expires = st.st_mtime + s->seconds;
             r->bytes = (uint64_t)st.st_size;
             add(s, r);
