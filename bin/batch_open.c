@@ -16,6 +16,7 @@
 #include "bin/cli/drafter.h"
 #include "bin/cli/packed.h"
 #include "io/clock.h"
+#include "model/ckpt/figure.h"
 #include "model/constraint.h"
 #include "model/k3/coded.h"
 
@@ -311,32 +312,24 @@ static double cost_of(void *arg, uint32_t rows)
     return 1 + p->expert_share * (more - 1);
 }
 
-static void say_duration(double seconds)
-{
-    if (seconds < 120)
-        printf("%.3g s", seconds);
-    else if (seconds < 7200)
-        printf("%.3g minutes", seconds / 60);
-    else
-        printf("%.3g hours", seconds / 3600);
-}
-
 static void say_check(const struct batch_cmd *b, const struct batch_check *c,
                       uint64_t passes, double weight)
 {
     double pass = b->forecast.pass.seconds;
-    printf("%" PRIu64 " lines: %" PRIu64 " refused", c->lines, c->refused);
+    printf("%s: %" PRIu64 " refused", figure_count(c->lines, "line").text,
+           c->refused);
     if (c->answered)
         printf(", %" PRIu64 " answered before", c->answered);
-    printf("; %" PRIu64 " requests, %" PRIu64 " prompt ids, at most %" PRIu64
-           " new ones; context %" PRIu32 "\n", c->requests, c->prompt_ids,
-           c->max_ids, b->feed.rules.context);
+    printf("; %s, %s, at most %" PRIu64 " new ones; context %" PRIu32 "\n",
+           figure_count(c->requests, "request").text,
+           figure_count(c->prompt_ids, "prompt id").text, c->max_ids,
+           b->feed.rules.context);
     if (!c->requests)
         return;
-    printf("%" PRIu32 " at one time: at most %" PRIu64 " passes of about %.3g "
-           "s: ", b->forecast.sequences, passes, pass * weight /
-           (double)passes);
-    say_duration(pass * weight);
+    printf("%" PRIu32 " at one time: at most %s of about %s s: %s",
+           b->forecast.sequences, figure_count(passes, "pass").text,
+           figure(pass * weight / (double)passes).text,
+           figure_span(pass * weight).text);
     puts(", less where texts end early or prompts begin alike");
 }
 

@@ -13,6 +13,7 @@
 #include "bin/cli/speak.h"
 #include "bin/cmd.h"
 #include "io/clock.h"
+#include "model/ckpt/figure.h"
 
 enum { MAX_TOKENS = 1 << 24 };
 
@@ -170,13 +171,13 @@ static void say_error(struct chat_cmd *c)
 
 static void say_stats(const struct chat_cmd *c)
 {
-    printf("%zu ids in the last prompt, %" PRIu32 " in its reply, a context "
-           "of %" PRIu32 "\n%.1f s, %.3f GB read",
-           c->ids.count, c->fresh, c->context, c->seconds,
-           (double)c->read_bytes / 1e9);
+    printf("%s in the last prompt, %" PRIu32 " in its reply, a context "
+           "of %" PRIu32 "\n%s s, %s GB read",
+           figure_count(c->ids.count, "id").text, c->fresh, c->context,
+           figure(c->seconds).text, figure((double)c->read_bytes / 1e9).text);
     if (c->fresh)
-        printf(", %.3g s and %.3g GB an id", c->seconds / c->fresh,
-               (double)c->read_bytes / 1e9 / c->fresh);
+        printf(", %s s and %s GB an id", figure(c->seconds / c->fresh).text,
+               figure((double)c->read_bytes / 1e9 / c->fresh).text);
     putchar('\n');
 }
 

@@ -10,6 +10,7 @@
 #include "bin/cli/opt.h"
 #include "bin/cmd.h"
 #include "bin/doctor/doctor.h"
+#include "model/ckpt/figure.h"
 #include "model/dspark/inspect.h"
 #include "model/sim/machine.h"
 
@@ -145,14 +146,16 @@ static void print_end(const struct doctor *d, const char *next)
     printf("\n%u ok, %u warn, %u fail\n", d->count[DOCTOR_OK],
            d->count[DOCTOR_WARN], d->count[DOCTOR_FAIL]);
     if (t.seconds > 0)
-        printf("forecast: %.3g s a token, which reads %.3f GB and computes "
-               "%.3g s;\n          what takes the time: %s\n", t.seconds,
-               t.read_bytes / 1e9, t.compute_s, cause_name(pass_cause(&t)));
+        printf("forecast: %s s a token, which reads %s GB and computes %s s;\n"
+               "          what takes the time: %s\n", figure(t.seconds).text,
+               figure(t.read_bytes / 1e9).text, figure(t.compute_s).text,
+               cause_name(pass_cause(&t)));
     if (t.seconds > 0 && d->drives > 1 && !d->opened)
-        printf("          in parts over these drives (sluice spread) %.3g s, "
-               "with a copy on each\n          (--mirror) %.3g s; md RAID 0 of "
+        printf("          in parts over these drives (sluice spread) %s s, "
+               "with a copy on each\n          (--mirror) %s s; md RAID 0 of "
                "equal drives, chunk 512K, is as parts\n",
-               forecast(d, K3_PARTS).seconds, forecast(d, K3_MIRRORS).seconds);
+               figure(forecast(d, K3_PARTS).seconds).text,
+               figure(forecast(d, K3_MIRRORS).seconds).text);
     printf("next: %s\n", next);
 }
 

@@ -12,6 +12,7 @@
 #include "bin/cli/terminal.h"
 #include "bin/cmd.h"
 #include "compute/kern.h"
+#include "model/ckpt/figure.h"
 #include "model/k3/threads.h"
 #include "model/pack/pack.h"
 
@@ -59,20 +60,24 @@ static void print_table(const struct pack_facts *f)
         if (!k->count)
             continue;
         kind_name(name, sizeof name, r);
-        printf("%-42s %6" PRIu64 " %10.1f %10.1f %6.4f %7.3f%%\n", name,
-               k->count, (double)k->raw_bytes / 1e6,
-               (double)k->stored_bytes / 1e6, ratio(k), 100 * patched(k, r));
+        printf("%-42s %6" PRIu64 " %10s %10s %6s %7s%%\n", name, k->count,
+               figure((double)k->raw_bytes / 1e6).text,
+               figure((double)k->stored_bytes / 1e6).text,
+               figure(ratio(k)).text, figure(100 * patched(k, r)).text);
         all.raw_bytes += k->raw_bytes;
         all.stored_bytes += k->stored_bytes;
     }
-    printf("%-42s %6s %10.1f %10.1f %6.4f\n", "all", "",
-           (double)all.raw_bytes / 1e6, (double)all.stored_bytes / 1e6,
-           ratio(&all));
-    printf("%" PRIu32 " files made, %" PRIu32 " kept; %.3f GB read in %.2f s",
-           f->made, f->kept, (double)f->read_bytes / 1e9, f->seconds);
+    printf("%-42s %6s %10s %10s %6s\n", "all", "",
+           figure((double)all.raw_bytes / 1e6).text,
+           figure((double)all.stored_bytes / 1e6).text,
+           figure(ratio(&all)).text);
+    printf("%s made, %" PRIu32 " kept; %s GB read in %s s",
+           figure_count(f->made, "file").text, f->kept,
+           figure((double)f->read_bytes / 1e9).text, figure(f->seconds).text);
     if (f->read_bytes && f->seconds > 0)
-        printf(", %.2f GB/s", (double)f->read_bytes / 1e9 / f->seconds);
-    printf("; %.3f GB on disk\n", (double)f->file_bytes / 1e9);
+        printf(", %s GB/s",
+               figure((double)f->read_bytes / 1e9 / f->seconds).text);
+    printf("; %s GB on disk\n", figure((double)f->file_bytes / 1e9).text);
 }
 
 static int print_json(const struct pack_facts *f)

@@ -1,6 +1,7 @@
 /* cmd_plan.c - sluice plan: what stays in memory, what streams and how long a
  * token takes, from the config. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "bin/cmd.h"
 #include "bin/report/outlook.h"
 #include "model/ckpt/cuts.h"
+#include "model/ckpt/figure.h"
 
 enum { DEFAULT_ROWS = 256,
        NETWORK_BYTES = 1250000000, NETWORK_NS = 30000 /* 10 GbE */ };
@@ -17,7 +19,7 @@ enum { DEFAULT_ROWS = 256,
 
 static void print_part(const char *name, uint64_t bytes, const char *about)
 {
-    printf("  %-16s %9.3f GiB%s%s\n", name, (double)bytes / GIB,
+    printf("  %-16s %9s GiB%s%s\n", name, figure((double)bytes / GIB).text,
            about[0] ? "  " : "", about);
 }
 
@@ -25,43 +27,48 @@ static void print_plan(const struct outlook *l)
 {
     const struct plan *p = &l->now.plan;
     char text[128];
-    printf("%u layers, %u experts a layer, %u of them a token\n\n",
-           l->c.layers, l->c.experts, l->c.top_k);
-    printf("memory: %.3f GiB; the floor is %.3f GiB (%" PRIu64 " bytes)\n",
-           (double)p->budget_bytes / GIB, (double)p->floor_bytes / GIB,
-           p->floor_bytes);
+    printf("%s, %s a layer, %u of them a token\n\n",
+           figure_count(l->c.layers, "layer").text,
+           figure_count(l->c.experts, "expert").text, l->c.top_k);
+    printf("memory: %s GiB; the floor is %s GiB (%" PRIu64 " bytes)\n",
+           figure_chosen((double)p->budget_bytes / GIB).text,
+           figure((double)p->floor_bytes / GIB).text, p->floor_bytes);
     print_part("program", p->program_bytes, "");
-    snprintf(text, sizeof text, "one sequence, %u positions", l->o.context);
+    snprintf(text, sizeof text, "one sequence, %s",
+             figure_count(l->o.context, "position").text);
     print_part("state", p->state_bytes, text);
     if (p->guest_bytes)
         print_part("drafter", p->guest_bytes, l->drafting.kind);
-    snprintf(text, sizeof text, "%u row%s a pass", p->rows,
-             p->rows == 1 ? "" : "s");
+    snprintf(text, sizeof text, "%s a pass",
+             figure_count(p->rows, "row").text);
     print_part("scratch", p->scratch_bytes, text);
     print_part("ring", p->ring_bytes, p->ring_bytes ? "" : "nothing streams");
-    snprintf(text, sizeof text, "%u frames", p->staging_frames);
+    snprintf(text, sizeof text, "%s",
+             figure_count(p->staging_frames, "frame").text);
     print_part("staging", p->staging_bytes, text);
     double trunk = (double)(p->resident_payload_bytes +
                             p->streamed_payload_bytes);
-    snprintf(text, sizeof text, "%.1f %% of trunk and lm_head",
-             100 * (double)p->resident_payload_bytes / trunk);
+    snprintf(text, sizeof text, "%s %% of trunk and lm_head",
+             figure_points((double)p->resident_payload_bytes / trunk).text);
     print_part("resident", p->resident_bytes, text);
-    snprintf(text, sizeof text, "%u frames of %u experts", p->expert_frames,
+    snprintf(text, sizeof text, "%s of %u experts",
+             figure_count(p->expert_frames, "frame").text,
              config_moe_layers(&l->c) * l->c.experts);
     print_part("experts", p->cache_bytes, text);
-    printf("\na token reads %.3f GB: trunk %.3f, experts %.3f, an embedding "
-           "row;\nit takes %.3g s at %s\n\n",
-           (double)l->now.read_bytes / 1e9,
-           (double)l->now.trunk_bytes / 1e9,
-           (double)l->now.expert_bytes / 1e9, l->now_is.seconds, l->here.name);
+    printf("\na token reads %s GB: trunk %s, experts %s, an embedding "
+           "row;\nit takes %s s at %s\n\n",
+           figure((double)l->now.read_bytes / 1e9).text,
+           figure((double)l->now.trunk_bytes / 1e9).text,
+           figure((double)l->now.expert_bytes / 1e9).text,
+           figure(l->now_is.seconds).text, l->here.name);
     if (l->sidecars.used || l->parts)
-        printf("coded weights are used: these bytes stand for %.3f GB; the "
-               "trunk takes %.3f GB\nfor %.3f (%.3f)\n\n",
-               (double)l->now.decoded_bytes / 1e9,
-               (double)l->now.trunk_stored_bytes / 1e9,
-               (double)l->now.trunk_decoded_bytes / 1e9,
-               (double)l->now.trunk_stored_bytes /
-                   (double)l->now.trunk_decoded_bytes);
+        printf("coded weights are used: these bytes stand for %s GB; the "
+               "trunk takes %s GB\nfor %s (%s)\n\n",
+               figure((double)l->now.decoded_bytes / 1e9).text,
+               figure((double)l->now.trunk_stored_bytes / 1e9).text,
+               figure((double)l->now.trunk_decoded_bytes / 1e9).text,
+               figure((double)l->now.trunk_stored_bytes /
+                      (double)l->now.trunk_decoded_bytes).text);
     if (l->now.packed_skip)
         printf("coded %s are on a drive so slow that the shards are read "
                "faster:\nthey are not used\n\n",
@@ -93,13 +100,14 @@ static void print_ladder(const struct outlook *l, bool given)
         double trunk = (double)(p->resident_payload_bytes +
                                 p->streamed_payload_bytes);
         bool here = given && p->budget_bytes == l->now.plan.budget_bytes;
-        printf("%c %-9.4g %10.1f %7u %8.1f ", here ? '>' : ' ',
-               (double)p->budget_bytes / GIB,
-               100 * (double)p->resident_payload_bytes / trunk,
-               p->expert_frames, (double)r->cost.read_bytes / 1e9);
+        printf("%c %-9s %10s %7u %8s ", here ? '>' : ' ',
+               figure_chosen((double)p->budget_bytes / GIB).text,
+               figure_points((double)p->resident_payload_bytes / trunk).text,
+               p->expert_frames,
+               figure((double)r->cost.read_bytes / 1e9).text);
         for (uint32_t k = 0; k < l->columns; k++) {
             int width = l->column[k].drives > 1 ? 20 : 9;
-            printf("%*.3g", width, r->seconds[k]);
+            printf("%*s", width, figure(r->seconds[k]).text);
         }
         putchar('\n');
     }
@@ -108,51 +116,55 @@ static void print_ladder(const struct outlook *l, bool given)
 static void print_cause(const struct outlook *l)
 {
     const struct pass_times *t = &l->now_is;
-    double used = 100 * t->io_mean_s / t->seconds;
-    double any = 100 * t->any_share;
+    struct figure used = figure_percent(t->io_mean_s / t->seconds);
     switch (pass_cause(t)) {
     case CAUSE_COMPUTE:
-        printf("compute takes the time (%.3g of %.3g s): faster memory and "
-               "more cores\nhelp, drives do not\n", t->compute_s, t->seconds);
+        printf("compute takes the time (%s of %s s): faster memory and "
+               "more cores\nhelp, drives do not\n", figure(t->compute_s).text,
+               figure(t->seconds).text);
         return;
     case CAUSE_TURNS:
-        printf("one drive at a time takes the time: a drive reads %.0f %% of "
-               "it, each drive %.0f %%\n", any, used);
+        printf("one drive at a time takes the time: a drive reads %s %% of "
+               "it, each drive %s %%\n", figure_percent(t->any_share).text,
+               used.text);
         return;
     case CAUSE_ONE_DRIVE:
-        printf("one drive takes the time: it reads %.0f %% of it, each drive "
-               "%.0f %% on average\n", 100 * t->io_s / t->seconds, used);
+        printf("one drive takes the time: it reads %s %% of it, each drive "
+               "%s %% on average\n", figure_percent(t->io_s / t->seconds).text,
+               used.text);
         return;
     case CAUSE_ROUTER:
         printf("waiting for the router takes the time: experts are known when "
-               "it has run,\nand drives read %.0f %% of the time\n", used);
+               "it has run,\nand drives read %s %% of the time\n", used.text);
         return;
     case CAUSE_BYTES:
-        printf("bytes take the time: drives read %.0f %% of it\n", used);
+        printf("bytes take the time: drives read %s %% of it\n", used.text);
         return;
     default:
-        printf("reads and compute take about as long: %.3g s of compute in "
-               "%.3g s\n", t->compute_s, t->seconds);
+        printf("reads and compute take about as long: %s s of compute in "
+               "%s s\n", figure(t->compute_s).text, figure(t->seconds).text);
     }
 }
 
 static void print_drives(const struct outlook *l)
 {
-    double gbps = (double)l->here.drive[l->here.drives - 1].bytes_per_s / 1e9;
+    struct figure gbps = figure_chosen(
+        (double)l->here.drive[l->here.drives - 1].bytes_per_s / 1e9);
     if (l->here.drives > 1 && l->here.layout == K3_SHARDS)
-        printf("  the model in parts over these drives saves %.3g s a token,\n"
-               "  a copy of it on each (--mirror) %.3g s\n",
-               l->parts_s > 0 ? l->parts_s : 0,
-               l->mirrors_s > 0 ? l->mirrors_s : 0);
+        printf("  the model in parts over these drives saves %s s a token,\n"
+               "  a copy of it on each (--mirror) %s s\n",
+               figure(fmax(l->parts_s, 0)).text,
+               figure(fmax(l->mirrors_s, 0)).text);
     if (l->drive_s < 0)
-        printf("  another drive of %.3g GB/s costs %.3g s a token: its ring "
-               "takes the memory\n  of resident trunk\n", gbps, -l->drive_s);
+        printf("  another drive of %s GB/s costs %s s a token: its ring "
+               "takes the memory\n  of resident trunk\n", gbps.text,
+               figure(-l->drive_s).text);
     else
-        printf("  another drive of %.3g GB/s saves %.3g s a token\n", gbps,
-               l->drive_s);
+        printf("  another drive of %s GB/s saves %s s a token\n", gbps.text,
+               figure(l->drive_s).text);
     if (l->here.layout == K3_SHARDS)
-        printf("  another drive and the model in parts save %.3g s a token\n",
-               l->drive_parts_s > 0 ? l->drive_parts_s : 0);
+        printf("  another drive and the model in parts save %s s a token\n",
+               figure(fmax(l->drive_parts_s, 0)).text);
 }
 
 static void print_advice(const struct outlook *l)
@@ -161,14 +173,16 @@ static void print_advice(const struct outlook *l)
     double gib = (double)l->more_bytes / GIB;
     putchar('\n');
     print_cause(l);
-    printf("\nbest buy next, from %.4g GiB and %s (%.3g s a token):\n",
-           (double)p->budget_bytes / GIB, l->here.name, l->now_is.seconds);
+    printf("\nbest buy next, from %s GiB and %s (%s s a token):\n",
+           figure_chosen((double)p->budget_bytes / GIB).text, l->here.name,
+           figure(l->now_is.seconds).text);
     if (!p->streamed_tiles)
         puts("  the trunk is resident; more memory would hold more experts, "
              "which\n  sluice replay can measure");
     else
-        printf("  %.0f GiB more memory saves %.3g s a token, %.3g s a GiB\n",
-               gib, l->more_s, l->more_s / gib);
+        printf("  %s GiB more memory saves %s s a token, %s s a GiB\n",
+               figure_chosen(gib).text, figure(l->more_s).text,
+               figure(l->more_s / gib).text);
     print_drives(l);
     if (l->batch)
         plan_batch_print(l->batch);

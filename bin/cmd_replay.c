@@ -16,6 +16,7 @@
 #include "bin/replay/accepted.h"
 #include "bin/replay/timed.h"
 #include "bin/report/report.h"
+#include "model/ckpt/figure.h"
 #include "model/sim/replay.h"
 #include "sched/cache/cache.h"
 #include "sched/prefetch/governor.h"
@@ -252,23 +253,27 @@ static void print_row(const struct replay *r, const struct replay_result *x,
     const struct replay_result *min = min_of(r, x->frames);
     uint64_t hits = c->requests - c->loads;
     uint64_t pool = (uint64_t)r->facts.info.layers * r->facts.info.experts;
-    printf("%-10s %-7s %7u %6.1f %6.2f %9.1f", x->policy, x->prefetch,
-           x->frames, 100 * share(x->frames < pool ? x->frames : pool, pool),
-           100 * share(hits, c->requests), (double)c->loads / tokens_of(r));
+    printf("%-10s %-7s %7u %6s %6s %9s", x->policy, x->prefetch,
+           x->frames,
+           figure_points(share(x->frames < pool ? x->frames : pool, pool)).text,
+           figure_points(share(hits, c->requests)).text,
+           figure((double)c->loads / tokens_of(r)).text);
     if (r->facts.info.expert_bytes)
-        printf(" %7.2f", bytes_per_token(r, x) / 1e9);
+        printf(" %7s", figure(bytes_per_token(r, x) / 1e9).text);
     else
         printf(" %7s", "-");
     if (min)
-        printf(" %6.2f", 100 * share(counts_of(r, min)->requests -
-                                         counts_of(r, min)->loads,
-                                     c->requests) -
-                             100 * share(hits, c->requests));
+        printf(" %6s", figure_points(share(counts_of(r, min)->requests -
+                                               counts_of(r, min)->loads,
+                                           c->requests) -
+                                     share(hits, c->requests)).text);
     else
         printf(" %6s", "-");
     if (prefetches && strcmp(x->prefetch, "none"))
-        printf(" %6.1f %6.1f", 100 * share(c->prefetch_hits, c->loads),
-               100 * share(c->prefetched - c->prefetch_hits, c->prefetched));
+        printf(" %6s %6s",
+               figure_points(share(c->prefetch_hits, c->loads)).text,
+               figure_points(share(c->prefetched - c->prefetch_hits,
+                                  c->prefetched)).text);
     putchar('\n');
 }
 
@@ -278,10 +283,12 @@ static void print_table(const char *path, const struct replay *r)
     bool prefetches = false;
     for (uint32_t i = 0; i < r->results; i++)
         prefetches |= strcmp(r->result[i].prefetch, "none") != 0;
-    printf("%s\n%u layers of %u experts, top %u; %u passes, %" PRIu64
-           " rows\n%" PRIu64 " requests; counted over %s\n",
-           path, f->info.layers, f->info.experts, f->info.top_k, f->passes,
-           f->records, f->requests,
+    printf("%s\n%s of %s, top %u; %s, %s\n%s; counted over %s\n", path,
+           figure_count(f->info.layers, "layer").text,
+           figure_count(f->info.experts, "expert").text, f->info.top_k,
+           figure_count(f->passes, "pass").text,
+           figure_count(f->records, "row").text,
+           figure_count(f->requests, "request").text,
            f->decode_passes ? "the decode passes" : "all passes");
     printf("%-10s %-8s%7s %6s %6s %9s %7s %6s%s\n", "policy", "prefetch",
            "frames", "% pool", "hits %", "loads/tok", "GB/tok", "to min",

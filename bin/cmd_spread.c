@@ -17,6 +17,7 @@
 #include "bin/cmd.h"
 #include "bin/spread/rates.h"
 #include "compute/kern.h"
+#include "model/ckpt/figure.h"
 #include "model/k3/threads.h"
 #include "model/parts/parts.h"
 #include "model/parts/spread.h"
@@ -125,18 +126,20 @@ static void print_text(const struct spread_args *a,
         all += o->cuts.weight[r];
     for (uint32_t r = 0; r < o->cuts.parts && !a->join; r++)
         if (o->dir[r])
-            printf("part %" PRIu32 " of %" PRIu32 ": %5.2f %% of the rows, "
-                   "%.3f GB in %s\n", r, o->cuts.parts,
-                   100.0 * o->cuts.weight[r] / (double)all,
-                   (double)f->part_bytes[r] / 1e9, o->dir[r]);
-    printf("%" PRIu32 " files made, %" PRIu32 " kept", f->made, f->kept);
+            printf("part %" PRIu32 " of %" PRIu32 ": %s %% of the rows, "
+                   "%s GB in %s\n", r, o->cuts.parts,
+                   figure_chosen(100.0 * o->cuts.weight[r] / (double)all).text,
+                   figure((double)f->part_bytes[r] / 1e9).text, o->dir[r]);
+    printf("%s made, %" PRIu32 " kept", figure_count(f->made, "file").text,
+           f->kept);
     if (a->move)
-        printf(", %" PRIu32 " shards removed", f->removed);
-    printf("; %.3f GB %s in %.2f s", (double)f->read_bytes / 1e9,
-           a->join ? "written" : "read", f->seconds);
+        printf(", %s removed", figure_count(f->removed, "shard").text);
+    printf("; %s GB %s in %s s", figure((double)f->read_bytes / 1e9).text,
+           a->join ? "written" : "read", figure(f->seconds).text);
     if (f->read_bytes && f->seconds > 0)
-        printf(", %.2f GB/s", (double)f->read_bytes / 1e9 / f->seconds);
-    printf("; %.3f GB on disk\n", (double)f->file_bytes / 1e9);
+        printf(", %s GB/s",
+               figure((double)f->read_bytes / 1e9 / f->seconds).text);
+    printf("; %s GB on disk\n", figure((double)f->file_bytes / 1e9).text);
 }
 
 static int print_json(const struct spread_args *a,

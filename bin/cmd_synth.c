@@ -8,6 +8,7 @@
 #include "bin/cli/terminal.h"
 #include "bin/cmd.h"
 #include "io/clock.h"
+#include "model/ckpt/figure.h"
 #include "model/tools/synth.h"
 #include "model/tools/synth_drafter.h"
 
@@ -72,10 +73,10 @@ static void show_progress(void *arg, uint64_t done, uint64_t all)
     if (!m->on || (done < all && seconds_since(m->last_ns) < 0.2))
         return;
     m->last_ns = clock_ns();
-    double seconds = seconds_since(m->start_ns);
-    terminal_line("synth: %.2f of %.2f GB, %.2f GB/s", (double)done / 1e9,
-                  (double)all / 1e9,
-                  seconds > 0 ? (double)done / 1e9 / seconds : 0.0);
+    double seconds = seconds_since(m->start_ns), gb = (double)done / 1e9;
+    terminal_line("synth: %s of %s GB, %s GB/s", figure(gb).text,
+                  figure((double)all / 1e9).text,
+                  figure(seconds > 0 ? gb / seconds : 0).text);
     if (done == all)
         fputc('\n', stderr);
 }
@@ -94,9 +95,10 @@ static int write_it(struct synth_options *o)
     }
     if (facts.above_size)
         fprintf(stderr,
-                "sluice: the smallest %s checkpoint is %.2f GB (%u experts a "
+                "sluice: the smallest %s checkpoint is %s GB (%u experts a "
                 "layer), more than --size\n",
-                o->preset, (double)facts.bytes / 1e9, facts.experts);
+                o->preset, figure((double)facts.bytes / 1e9).text,
+                facts.experts);
     if (synth_write(o, &facts, &error)) {
         fprintf(stderr, "%ssluice: %s\n", meter.on ? "\r\033[K" : "",
                 error.text);

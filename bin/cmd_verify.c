@@ -13,6 +13,7 @@
 #include "bin/cmd.h"
 #include "compute/team.h"
 #include "io/host.h"
+#include "model/ckpt/figure.h"
 #include "model/dspark/inspect.h"
 #include "model/k3/threads.h"
 #include "model/tools/verified.h"
@@ -85,17 +86,19 @@ static void print_end(const struct verify_args *a,
     if (f->problems > a->max)
         printf("and %" PRIu64 " more (see --max-problems)\n",
                f->problems - a->max);
-    printf("%" PRIu32 " files, %" PRIu64 " tensors, %.3f GB in %.2f s: "
-           "%.2f GB/s; ", f->files, f->tensors, (double)f->bytes / 1e9,
-           f->seconds, f->seconds > 0 ? (double)f->bytes / f->seconds / 1e9
-                                      : 0);
+    printf("%s, %s, %s GB in %s s: "
+           "%s GB/s; ", figure_count(f->files, "file").text,
+           figure_count(f->tensors, "tensor").text,
+           figure((double)f->bytes / 1e9).text, figure(f->seconds).text,
+           figure(f->seconds > 0 ? (double)f->bytes / f->seconds / 1e9
+                                 : 0).text);
     if (f->unchanged)
-        printf("%" PRIu32 " files unchanged since they were found sound "
-               "(--again reads them too); ", f->unchanged);
+        printf("%s unchanged since found sound (--again reads all); ",
+               figure_count(f->unchanged, "file").text);
     if (a->parts.count)
         printf("every checksum of the parts compared; ");
     else if (f->summed)
-        printf("%" PRIu32 " digests compared; ", f->summed);
+        printf("%s compared; ", figure_count(f->summed, "digest").text);
     else
         printf("no digests to compare: neither the download's metadata nor "
                "SHA256SUMS; ");

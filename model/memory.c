@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "io/host.h"
+#include "model/ckpt/figure.h"
 
 uint64_t memory_peak_rss(void)
 {
@@ -39,9 +40,9 @@ int memory_fits(uint64_t bytes, struct error *error)
         return 0;
     return error_set(error, -ENOMEM,
                      "the plan takes %" PRIu64 " bytes of memory "
-                     "(%.2f GiB), %s has %" PRIu64 " (%.2f GiB) free%s%s",
-                     bytes, (double)bytes / 0x1p30,
+                     "(%s GiB), %s has %" PRIu64 " (%s GiB) free%s%s",
+                     bytes, figure((double)bytes / 0x1p30).text,
                      grouped ? "the cgroup" : "the machine", max,
-                     (double)max / 0x1p30, grouped ? ", by " : "",
+                     figure((double)max / 0x1p30).text, grouped ? ", by " : "",
                      host.group_file);
 }

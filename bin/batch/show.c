@@ -11,6 +11,7 @@
 #include "bin/cli/opt.h"
 #include "bin/cli/terminal.h"
 #include "io/clock.h"
+#include "model/ckpt/figure.h"
 
 enum {
     TERMINAL_NS = 200 * 1000 * 1000,
@@ -22,31 +23,19 @@ static const int64_t AUTO_NS = -1, MINUTE_NS = 60 * (int64_t)1000000000;
 
 /* ---- the progress line ---- */
 
-static void say_time(FILE *f, double seconds)
-{
-    if (seconds < 100)
-        fprintf(f, "%.0f s", seconds);
-    else if (seconds < 6000)
-        fprintf(f, "%.0f min", seconds / 60);
-    else
-        fprintf(f, "%.1f h", seconds / 3600);
-}
-
 static void make_line(FILE *f, const struct batch_show *s, double seconds)
 {
     fprintf(f, "%" PRIu64 " done, %" PRIu32 " running", s->done, s->running);
     if (s->lines)
         fprintf(f, ", %" PRIu64 " waiting", s->lines - s->done - s->running);
-    if (s->lines && s->done > s->before) {
-        fputs(", ", f);
-        say_time(f, seconds * (double)(s->lines - s->done) /
-                        (double)(s->done - s->before));
-        fputs(" left", f);
-    }
+    if (s->lines && s->done > s->before)
+        fprintf(f, ", %s left",
+                figure_span(seconds * (double)(s->lines - s->done) /
+                            (double)(s->done - s->before)).text);
     if (s->ids)
-        fprintf(f, "; %.3g tokens/s, %.3g GB a token",
-                (double)s->ids / seconds,
-                (double)s->bytes / 1e9 / (double)s->ids);
+        fprintf(f, "; %s tokens/s, %s GB a token",
+                figure((double)s->ids / seconds).text,
+                figure((double)s->bytes / 1e9 / (double)s->ids).text);
     fprintf(f, "; layer %" PRIu32 "/%" PRIu32, s->layer + 1, s->layers);
 }
 

@@ -5,6 +5,7 @@
 
 #include "bin/cli/opt.h"
 #include "bin/cli/session.h"
+#include "model/ckpt/figure.h"
 #include "model/dspark/dspark.h"
 #include "model/dspark/inspect.h"
 
@@ -20,8 +21,9 @@ int drafter_doctor(const char *dir)
     printf("ok    drafter   %s, for a model of %" PRIu32 " layers, hidden size "
            "%" PRIu32 ", %" PRIu32 " ids\n", dspark_kind_name(c->kind),
            a.model_layers, c->hidden, c->vocab);
-    printf("ok    tensors   %" PRIu32 ", %.3f GB of which %.3f are read\n",
-           a.tensors, (double)a.file_bytes / 1e9, (double)a.used_bytes / 1e9);
+    printf("ok    tensors   %" PRIu32 ", %s GB of which %s are read\n",
+           a.tensors, figure((double)a.file_bytes / 1e9).text,
+           figure((double)a.used_bytes / 1e9).text);
     printf("ok    taps      %s, after layers",
            c->mixed ? "what the next layer reads" : "running sums");
     for (uint32_t i = 0; i < c->taps; i++)
@@ -39,9 +41,9 @@ int drafter_verify(const char *dir)
         fprintf(stderr, "sluice: %s\n", error.text);
         return 1;
     }
-    printf("%s: a drafter, %s: %" PRIu32 " tensors, %.3f GB, all values "
+    printf("%s: a drafter, %s: %" PRIu32 " tensors, %s GB, all values "
            "finite\n", dir, dspark_kind_name(a.config.kind), a.tensors,
-           (double)a.file_bytes / 1e9);
+           figure((double)a.file_bytes / 1e9).text);
     return 0;
 }
 

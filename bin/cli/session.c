@@ -13,6 +13,7 @@
 #include "bin/cli/machines.h"
 #include "bin/cli/terminal.h"
 #include "io/clock.h"
+#include "model/ckpt/figure.h"
 #include "model/memory.h"
 #include "sched/cache/cache.h"
 #include "sched/prefetch/prefetcher.h"
@@ -377,11 +378,11 @@ static void show(struct progress *p)
     uint64_t pass_ns = c.prefill_ns + c.decode_ns;
     char pace[64] = "", rate[64] = "";
     if (p->done)
-        snprintf(pace, sizeof pace, ", %.3g s/token",
-                 seconds / (double)p->done);
+        snprintf(pace, sizeof pace, ", %s s/token",
+                 figure(seconds / (double)p->done).text);
     if (pass_ns)
-        snprintf(rate, sizeof rate, ", %.2f GB/s",
-                 (double)c.read_bytes / (double)pass_ns);
+        snprintf(rate, sizeof rate, ", %s GB/s",
+                 figure((double)c.read_bytes / (double)pass_ns).text);
     terminal_line("%s %llu/%llu tokens, layer %u/%u%s%s", p->phase,
                   (unsigned long long)p->done, (unsigned long long)p->all,
                   p->layer + 1, p->layers, pace, rate);

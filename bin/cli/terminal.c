@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "io/clock.h"
+#include "model/ckpt/figure.h"
 
 enum { LINE_BYTES = 512, METER_NS = 200 * 1000 * 1000 };
 
@@ -58,10 +59,12 @@ void terminal_meter_show(void *meter, uint64_t done, uint64_t all)
     m->shown_ns = now;
     double s = (double)(now - m->begin_ns) / 1e9;
     double rate = s > 0 ? (double)done / s : 0;
-    terminal_line("%s%s%.1f of %.1f GB, %.2f GB/s, %.0f s to go",
+    terminal_line("%s%s%s of %s GB, %s GB/s, %s to go",
                   m->verb ? m->verb : "", m->verb ? ": " : "",
-                  (double)done / 1e9, (double)all / 1e9, rate / 1e9,
-                  rate > 0 ? (double)(all - done) / rate : 0.0);
+                  figure((double)done / 1e9).text,
+                  figure((double)all / 1e9).text, figure(rate / 1e9).text,
+                  figure_span(rate > 0 ? (double)(all - done) / rate
+                                       : 0.0).text);
 }
 
 void terminal_meter_clear(const struct terminal_meter *m)

@@ -15,6 +15,7 @@
 #include "io/clock.h"
 #include "io/file.h"
 #include "io/reader.h"
+#include "model/ckpt/figure.h"
 #include "model/ckpt/slurp.h"
 #include "model/sim/machine.h"
 
@@ -242,18 +243,19 @@ static void check_cache(struct doctor *d, const struct rates *t,
                    t->holes, d->paths);
     if (max > LIKELY_MAX)
         doctor_add(d, DOCTOR_WARN, "cache?", NULL,
-                   "%.1f GB/s is more than one drive can give (15): this is an "
+                   "%s GB/s is more than one drive can give (15): this is an "
                    "array, or a cache below the file system",
-                   max / 1e9);
+                   figure(max / 1e9).text);
     if (cached(t, bytes))
         doctor_add(d, DOCTOR_WARN, "cache?", NULL,
-                   "the same bytes were read at %.2f GB/s, and then at %.2f: "
+                   "the same bytes were read at %s GB/s, and then at %s: "
                    "there is a cache below the file system; expect the first "
-                   "rate", t->first / 1e9, t->second / 1e9);
+                   "rate", figure(t->first / 1e9).text,
+                   figure(t->second / 1e9).text);
     else if (bytes < TELLING_BYTES && !t->holes)
         doctor_add(d, DOCTOR_OK, "cache?", NULL,
-                   "not known: %.3f GB of shards may all be in a cache",
-                   (double)bytes / 1e9);
+                   "not known: %s GB of shards may all be in a cache",
+                   figure((double)bytes / 1e9).text);
 }
 
 static void report_rates(struct doctor *d, const struct rates *t,
@@ -266,9 +268,9 @@ static void report_rates(struct doctor *d, const struct rates *t,
             continue;
         }
         doctor_add(d, DOCTOR_OK, "drive rate", NULL,
-                   "%.2f GB/s of random 1 MiB reads, %" PRIu64 " MiB in "
+                   "%s GB/s of random 1 MiB reads, %" PRIu64 " MiB in "
                    "flight, by %s%s",
-                   (double)f->drive[i].raw_bytes_per_s / 1e9,
+                   figure((double)f->drive[i].raw_bytes_per_s / 1e9).text,
                    reader_in_flight_budget(t->r, i) >> 20, f->method,
                    f->direct ? "" : ", buffered");
     }

@@ -13,6 +13,7 @@
 #include "bin/doctor/doctor.h"
 #include "model/ckpt/ckpt.h"
 #include "model/ckpt/download.h"
+#include "model/ckpt/figure.h"
 #include "model/ckpt/layout.h"
 #include "model/ckpt/safetensors.h"
 #include "model/ckpt/shards.h"
@@ -276,8 +277,8 @@ static void check_tensors(struct doctor *d, uint64_t bytes, uint32_t files,
         if (keep_path(d, ckpt_path(k, i)) < 0)
             break;
     doctor_add(d, empty ? DOCTOR_WARN : DOCTOR_OK, "shards", NULL,
-               "all %u, %.3f GB, with every tensor of the config%s",
-               ckpt_files(k), (double)bytes / 1e9,
+               "all %u, %s GB, with every tensor of the config%s",
+               ckpt_files(k), figure((double)bytes / 1e9).text,
                empty ? "; synth left them empty" : "");
     check_packed(d, k);
     ckpt_close(k);
@@ -327,8 +328,9 @@ static void report_shards(struct doctor *d, const struct scan *s,
     } else {
         say_download(fix, d, "");
         doctor_add(d, DOCTOR_FAIL, "shards", fix,
-                   "none is here; %.3f GB in %u files are to come",
-                   (double)s->missing_bytes / 1e9, l ? layout_files(l) : 0);
+                   "none is here; %s GB in %u files are to come",
+                   figure((double)s->missing_bytes / 1e9).text,
+                   l ? layout_files(l) : 0);
     }
 }
 
@@ -386,13 +388,15 @@ static void check_floor(struct doctor *d)
         doctor_add(d, DOCTOR_FAIL, "floor",
                    "free -h; raise the limit (docker --memory, systemd "
                    "MemoryMax) or give -c less than 4096",
-                   "a run needs %.2f GiB and may take %.2f",
-                   (double)floor_bytes / GIB, (double)d->budget_bytes / GIB);
+                   "a run needs %s GiB and may take %s",
+                   figure((double)floor_bytes / GIB).text,
+                   figure((double)d->budget_bytes / GIB).text);
     else if (!token_cost(&t, &d->config, &o, &error))
         doctor_add(d, DOCTOR_OK, "floor", NULL,
-                   "%.3f GiB; with %.2f GiB a token reads %.3f GB (see sluice "
-                   "plan)", (double)floor_bytes / GIB,
-                   (double)d->budget_bytes / GIB, (double)t.read_bytes / 1e9);
+                   "%s GiB; with %s GiB a token reads %s GB (see sluice "
+                   "plan)", figure((double)floor_bytes / GIB).text,
+                   figure((double)d->budget_bytes / GIB).text,
+                   figure((double)t.read_bytes / 1e9).text);
 }
 
 static void check_space(struct doctor *d, uint64_t missing_bytes)
@@ -406,15 +410,16 @@ static void check_space(struct doctor *d, uint64_t missing_bytes)
              d->model);
     if (left < missing_bytes)
         doctor_add(d, DOCTOR_FAIL, "free space", fix,
-                   "%.3f GB, but %.3f GB are still to be downloaded",
-                   (double)left / 1e9, (double)missing_bytes / 1e9);
+                   "%s GB, but %s GB are still to be downloaded",
+                   figure((double)left / 1e9).text,
+                   figure((double)missing_bytes / 1e9).text);
     else if (left < FULL_BYTES)
         doctor_add(d, DOCTOR_WARN, "free space", fix,
-                   "%.3f GB: write reports and traces elsewhere",
-                   (double)left / 1e9);
+                   "%s GB: write reports and traces elsewhere",
+                   figure((double)left / 1e9).text);
     else
-        doctor_add(d, DOCTOR_OK, "free space", NULL, "%.3f GB",
-                   (double)left / 1e9);
+        doctor_add(d, DOCTOR_OK, "free space", NULL, "%s GB",
+                   figure((double)left / 1e9).text);
 }
 
 /* Control files of other files than the shards that are there. */
@@ -446,9 +451,9 @@ static void check_parts(struct doctor *d)
         if (keep_path(d, parts_path(p, f)) < 0)
             break;
     }
-    doctor_add(d, DOCTOR_OK, "parts", NULL, "%u parts of %u files, %.3f GB, "
+    doctor_add(d, DOCTOR_OK, "parts", NULL, "%u parts of %u files, %s GB, "
                "with every row of every tensor of the config", p->cuts.parts,
-               p->shards, (double)bytes / 1e9);
+               p->shards, figure((double)bytes / 1e9).text);
     d->opened = p;
 }
 

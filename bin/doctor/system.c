@@ -16,8 +16,9 @@
 #include "io/host.h"
 #include "io/numa.h"
 #include "io/reader.h"
+#include "model/ckpt/figure.h"
 
-enum { LIMITS_TEXT = HOST_FILE_BYTES + 64 };
+enum { LIMITS_TEXT = HOST_FILE_BYTES + 96 };
 enum { FILES_SPARE = 64, PUBLISHED_FILES = 96, CAP_IPC_LOCK_BIT = 14 };
 
 #define TRY_BYTES (64ull << 20) /* of a trial arena */
@@ -121,9 +122,9 @@ static void check_memlock(struct doctor *d, bool registered)
                    may_lock() ? ", which this user may exceed" : "");
     else
         doctor_add(d, DOCTOR_WARN, "memlock", UNLOCK,
-                   "the limit of %s is below the %.1f GiB a run would "
+                   "the limit of %s is below the %s GiB a run would "
                    "register: unregistered buffers, a little more CPU", limit,
-                   (double)d->budget_bytes / GIB);
+                   figure((double)d->budget_bytes / GIB).text);
 }
 
 static void check_huge(struct doctor *d, const struct arena_facts *f)
@@ -133,8 +134,8 @@ static void check_huge(struct doctor *d, const struct arena_facts *f)
                 "/sys/kernel/mm/transparent_hugepage/enabled");
     if (f->huge_page_share >= HUGE_SHARE)
         doctor_add(d, DOCTOR_OK, "huge pages", NULL,
-                   "%.0f %% of a trial arena; mode %s",
-                   100 * f->huge_page_share, mode);
+                   "%s %% of a trial arena; mode %s",
+                   figure_percent(f->huge_page_share).text, mode);
     else if (strstr(mode, "[never]") || !mode[0])
         doctor_add(d, DOCTOR_WARN, "huge pages",
                    "echo madvise | sudo tee "
@@ -144,8 +145,9 @@ static void check_huge(struct doctor *d, const struct arena_facts *f)
     else
         doctor_add(d, DOCTOR_WARN, "huge pages",
                    "echo 1 | sudo tee /proc/sys/vm/compact_memory",
-                   "only %.0f %% of a trial arena, mode %s: memory is "
-                   "fragmented or short", 100 * f->huge_page_share, mode);
+                   "only %s %% of a trial arena, mode %s: memory is "
+                   "fragmented or short",
+                   figure_percent(f->huge_page_share).text, mode);
 }
 
 static void check_numa(struct doctor *d, const struct arena_facts *f)
@@ -230,45 +232,48 @@ static void check_cores(struct doctor *d, const struct host *host)
     CPU_FREE(set);
     uint32_t cores = team_cores();
     d->threads = host_threads(host, cores);
+    struct figure threads = figure_count(d->threads, "thread");
     if (d->threads < cores && host->cpus > 0 && host->cpus < cores)
         doctor_add(d, DOCTOR_WARN, "cores", "raise the quota (docker --cpus, "
-                   "systemd CPUQuota)", "%u threads: %s allows %.1f of %u "
-                   "processors", d->threads, host->cpus_file, host->cpus,
-                   cores);
+                   "systemd CPUQuota)", "%s: %s allows %s of %u "
+                   "processors", threads.text, host->cpus_file,
+                   figure_chosen(host->cpus).text, cores);
     else if (d->threads < cores)
         doctor_add(d, DOCTOR_WARN, "cores", "raise the limit (docker "
-                   "--pids-limit, systemd TasksMax)", "%u threads: %s allows "
-                   "%" PRIu64 " more tasks", d->threads, host->tasks_file,
-                   host->tasks);
+                   "--pids-limit, systemd TasksMax)", "%s: %s allows %s",
+                   threads.text, host->tasks_file,
+                   figure_count(host->tasks, "more task").text);
     else if (allowed < online)
         doctor_add(d, DOCTOR_WARN, "cores", "taskset -pc 0-N $$, or the "
                    "cpuset of the container",
-                   "%u threads; only %d of %ld processors are allowed here",
-                   d->threads, allowed, online);
+                   "%s; only %d of %ld processors allowed here",
+                   threads.text, allowed, online);
     else
         doctor_add(d, DOCTOR_OK, "cores", NULL,
-                   "%u threads on %d processors", d->threads, allowed);
+                   "%s on %s", threads.text,
+                   figure_count((uint64_t)allowed, "processor").text);
 }
 
 static void check_memory(struct doctor *d, const struct host *host)
 {
-    char limit[LIMITS_TEXT] = "no cgroup limit", zfs[64] = "";
+    char limit[LIMITS_TEXT] = "no cgroup limit", zfs[80] = "";
     d->budget_bytes = host_budget(host);
     if (host->group_bytes < host->machine_bytes)
-        snprintf(limit, sizeof limit, "its cgroup allows %.2f GiB by %s",
-                 (double)host->group_bytes / GIB, host->group_file);
+        snprintf(limit, sizeof limit, "its cgroup allows %s GiB by %s",
+                 figure((double)host->group_bytes / GIB).text,
+                 host->group_file);
     if (host->zfs_bytes)
-        snprintf(zfs, sizeof zfs, " (%.2f of it in ZFS's cache)",
-                 (double)host->zfs_bytes / GIB);
+        snprintf(zfs, sizeof zfs, " (%s of it in ZFS's cache)",
+                 figure((double)host->zfs_bytes / GIB).text);
     if (host->machine_bytes == UINT64_MAX)
         doctor_add(d, DOCTOR_WARN, "memory", "ls -l /proc/meminfo",
                    "what is free cannot be read, %s; a run without -m takes "
-                   "%.2f GiB", limit, (double)d->budget_bytes / GIB);
+                   "%s GiB", limit, figure((double)d->budget_bytes / GIB).text);
     else
         doctor_add(d, DOCTOR_OK, "memory", NULL,
-                   "%.2f GiB free%s, %s; a run without -m takes %.2f GiB",
-                   (double)host->machine_bytes / GIB, zfs, limit,
-                   (double)d->budget_bytes / GIB);
+                   "%s GiB free%s, %s; a run without -m takes %s GiB",
+                   figure((double)host->machine_bytes / GIB).text, zfs, limit,
+                   figure((double)d->budget_bytes / GIB).text);
 }
 
 static void check_files(struct doctor *d)

@@ -8,6 +8,8 @@
 
 #include "bin/html/page.h"
 
+#include "model/ckpt/figure.h"
+
 enum {
     BOX = 1000, /* units that a stretched view box is wide */
     LEFT = 52,
@@ -46,7 +48,7 @@ static double y_at(const struct plot *p, double value)
 
 static void say_number(FILE *f, double v)
 {
-    fprintf(f, "%.*g", v >= 1000 ? 4 : 3, fabs(v) < 1e-12 ? 0 : v);
+    fputs(figure_chosen(fabs(v) < 1e-12 ? 0 : v).text, f);
 }
 
 static double tallest(const struct chart *c, const struct chart_series *s,

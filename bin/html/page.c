@@ -1,5 +1,7 @@
 #include "bin/html/page.h"
 
+#include "model/ckpt/figure.h"
+
 #include <string.h>
 
 /* The colours have at least 3:1 against their surface in both schemes. Under
@@ -194,7 +196,8 @@ void page_stack(FILE *f, const char *about, const struct page_part *parts,
         page_text(f, parts[i].name);
         fputs(" <b>", f);
         page_text(f, parts[i].text);
-        fprintf(f, "</b> %.0f %%</li>", 100 * parts[i].value / sum);
+        fprintf(f, "</b> %s %%</li>",
+                figure_percent(parts[i].value / sum).text);
     }
     fputs("</ul></figure>\n", f);
 }

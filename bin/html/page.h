@@ -29,7 +29,7 @@ void page_section(FILE *f, const char *title, const char *about);
 void page_answer(FILE *f, const char *bold, const char *text);
 
 struct page_tile {
-    char value[32], label[64];
+    char value[40], label[80];
 };
 void page_tiles(FILE *f, const struct page_tile *tiles, uint32_t n);
 

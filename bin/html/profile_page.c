@@ -9,6 +9,7 @@
 #include "bin/report/advice.h"
 #include "bin/report/report.h"
 #include "bin/report/report_detail.h"
+#include "model/ckpt/figure.h"
 #include "model/sluice.h"
 
 enum {
@@ -17,7 +18,6 @@ enum {
     LAYERS_MAX = 4096,
     BUCKETS_MAX = 128,
     NAME_BYTES = 24,
-    SECONDS_BYTES = 48,
     SERIES_MAX = 5
 };
 
@@ -39,25 +39,9 @@ static double part_number(const json_t *o, const char *part, const char *name)
     return number(json_object_get(o, part), name);
 }
 
-static const char *seconds_text(char out[SECONDS_BYTES], double s)
+static struct figure count(double n, const char *noun)
 {
-    if (s >= 1)
-        snprintf(out, SECONDS_BYTES, "%.3g s", s);
-    else if (s >= 1e-3)
-        snprintf(out, SECONDS_BYTES, "%.3g ms", s * 1e3);
-    else
-        snprintf(out, SECONDS_BYTES, "%.3g µs", s * 1e6);
-    return out;
-}
-
-static void bytes_text(char *out, size_t n, double bytes)
-{
-    if (bytes >= 1e9)
-        snprintf(out, n, "%.2f GB", bytes / 1e9);
-    else if (bytes >= 1e6)
-        snprintf(out, n, "%.1f MB", bytes / 1e6);
-    else
-        snprintf(out, n, "%.1f KB", bytes / 1e3);
+    return figure_count(n > 0 && n < 1e15 ? (uint64_t)n : 0, noun);
 }
 
 /* ---- numbers at the top ---- */
@@ -65,27 +49,29 @@ static void bytes_text(char *out, size_t n, double bytes)
 static void tiles(FILE *f, const struct advice *a, const json_t *report)
 {
     struct page_tile t[6];
-    char text[48];
     snprintf(t[0].value, sizeof t[0].value, "%s",
-             seconds_text(text, a->seconds));
+             figure_span(a->seconds).text);
     snprintf(t[0].label, sizeof t[0].label, "a %s token",
              a->decode ? "new" : "prompt");
-    bytes_text(t[1].value, sizeof t[1].value, a->bytes);
+    snprintf(t[1].value, sizeof t[1].value, "%s GB",
+             figure(a->bytes / 1e9).text);
     snprintf(t[1].label, sizeof t[1].label, "read for a token");
-    snprintf(t[2].value, sizeof t[2].value, "%.0f %%", 100 * a->drive_share);
-    snprintf(t[2].label, sizeof t[2].label, "of the drive's %.2f GB/s",
-             a->rate / 1e9);
-    snprintf(t[3].value, sizeof t[3].value, "%.2f",
-             (a->seconds - a->rest_s) / a->seconds);
+    snprintf(t[2].value, sizeof t[2].value, "%s %%",
+             figure_percent(a->drive_share).text);
+    snprintf(t[2].label, sizeof t[2].label, "of the drive's %s GB/s",
+             figure(a->rate / 1e9).text);
+    snprintf(t[3].value, sizeof t[3].value, "%s",
+             figure((a->seconds - a->rest_s) / a->seconds).text);
     snprintf(t[3].label, sizeof t[3].label,
              "overlap: max(reads, compute) / time");
-    snprintf(t[4].value, sizeof t[4].value, "%.0f %%", 100 * a->hit_share);
+    snprintf(t[4].value, sizeof t[4].value, "%s %%",
+             figure_percent(a->hit_share).text);
     snprintf(t[4].label, sizeof t[4].label,
              "of expert requests were hits, in all passes");
-    snprintf(t[5].value, sizeof t[5].value, "%.3g GiB",
-             number(report, "peak_rss_bytes") / GIB);
-    snprintf(t[5].label, sizeof t[5].label, "of %.3g GiB memory used",
-             part_number(report, "plan", "budget_bytes") / GIB);
+    snprintf(t[5].value, sizeof t[5].value, "%s GiB",
+             figure(number(report, "peak_rss_bytes") / GIB).text);
+    snprintf(t[5].label, sizeof t[5].label, "of %s GiB memory used",
+             figure(part_number(report, "plan", "budget_bytes") / GIB).text);
     page_tiles(f, t, 6);
 }
 
@@ -99,7 +85,7 @@ static void phase_stack(FILE *f, const json_t *report, const char *phase,
     double trunk = number(o, "wait_trunk_s");
     double expert = number(o, "wait_expert_s");
     double embed = number(o, "wait_embed_s");
-    char about[128], text[48];
+    char about[160];
     if (!(tokens > 0))
         return;
     struct page_part p[] = {
@@ -112,18 +98,19 @@ static void phase_stack(FILE *f, const json_t *report, const char *phase,
           .value = embed },
     };
     for (int i = 0; i < 4; i++)
-        seconds_text(p[i].text, p[i].value / tokens);
+        snprintf(p[i].text, sizeof p[i].text, "%s",
+                 figure_span(p[i].value / tokens).text);
     double passes = number(o, "passes");
-    snprintf(about, sizeof about, "%s: %s a token, %.0f tokens in %.0f %s",
-             title, seconds_text(text, s / tokens), tokens, passes,
-             passes > 1 ? "passes" : "pass");
+    snprintf(about, sizeof about, "%s: %s a token, %s in %s", title,
+             figure_span(s / tokens).text, count(tokens, "token").text,
+             count(passes, "pass").text);
     page_stack(f, about, p, 4);
 }
 
 static void opening(FILE *f, const json_t *report)
 {
     double s = number(report, "open_s"), probe = number(report, "probe_s");
-    char about[128], text[48];
+    char about[160];
     if (!(s > 0)) /* a report of an older version */
         return;
     struct page_part p[] = {
@@ -133,9 +120,10 @@ static void opening(FILE *f, const json_t *report)
           .value = s - probe },
     };
     for (int i = 0; i < 2; i++)
-        seconds_text(p[i].text, p[i].value);
+        snprintf(p[i].text, sizeof p[i].text, "%s",
+                 figure_span(p[i].value).text);
     snprintf(about, sizeof about, "Before them, opening: %s",
-             seconds_text(text, s));
+             figure_span(s).text);
     page_stack(f, about, p, 2);
 }
 
@@ -170,7 +158,8 @@ static void kernels(FILE *f, const struct advice *a, const json_t *report,
         n = KERNELS_SHOWN;
     }
     for (uint32_t i = 0; i < n; i++)
-        seconds_text(part[i].text, part[i].value);
+        snprintf(part[i].text, sizeof part[i].text, "%s",
+                 figure_span(part[i].value).text);
     page_bars(f, part, n);
 }
 
@@ -291,10 +280,9 @@ static void percentiles(char *out, size_t n, const json_t *list)
     static const char *const name[] = { "p50", "p99", "p99.9" };
     size_t at = (size_t)snprintf(out, n, "%% of reads");
     for (int i = 0; i < 3 && at < n; i++) {
-        char text[48];
-        seconds_text(text, report_percentile(list, share[i]) / 1e6);
+        double s = report_percentile(list, share[i]) / 1e6;
         at += (size_t)snprintf(out + at, n - at, "; %s up to %s", name[i],
-                               text);
+                               figure_span(s).text);
     }
 }
 
@@ -302,7 +290,7 @@ static void histogram(FILE *f, const json_t *list, const char *title,
                       enum page_color color)
 {
     char unit[160];
-    char name[BUCKETS_MAX][SECONDS_BYTES];
+    struct figure name[BUCKETS_MAX];
     const char *names[BUCKETS_MAX];
     double share[BUCKETS_MAX], all = 0;
     double first = 0, last = 0;
@@ -330,8 +318,8 @@ static void histogram(FILE *f, const json_t *list, const char *title,
                     share[points] +=
                         100 * json_number_value(json_array_get(b, 1)) / all;
             }
-            seconds_text(name[points], from / 1e6);
-            names[points] = name[points];
+            name[points] = figure_span(from / 1e6);
+            names[points] = name[points].text;
             points++;
         }
     if (!points) { /* all within the first microsecond */
@@ -393,11 +381,16 @@ static void numbers(FILE *f, const json_t *report, const char *part,
             snprintf(row[n].value, sizeof row[n].value, "%lld",
                      (long long)json_integer_value(value));
         else
-            snprintf(row[n].value, sizeof row[n].value, "%.6g",
-                     json_real_value(value));
+            snprintf(row[n].value, sizeof row[n].value, "%s",
+                     figure(json_real_value(value)).text);
         n++;
     }
     page_table(f, title, row, n);
+}
+
+static struct figure coded(const json_t *report, const char *name, double unit)
+{
+    return figure(part_number(report, "coded", name) / unit);
 }
 
 /* "; coded weights: of the trunk 76.2 GB for 111.2, an expert ..." */
@@ -405,40 +398,38 @@ static void coded_words(char *out, size_t n, const json_t *report)
 {
     *out = '\0';
     if (part_number(report, "coded", "files") > 0)
-        snprintf(out, n, "; coded weights: the trunk is %.4g GB for %.4g, an "
-                 "expert %.4g MB for %.4g; a token’s bytes stand for %.4g GB",
-                 part_number(report, "coded", "trunk_stored_bytes") / 1e9,
-                 part_number(report, "coded", "trunk_decoded_bytes") / 1e9,
-                 part_number(report, "coded", "expert_stored_bytes") / 1e6,
-                 part_number(report, "coded", "expert_decoded_bytes") / 1e6,
-                 part_number(report, "decode", "tokens") > 0
-                     ? part_number(report, "decode", "decoded_bytes") / 1e9 /
-                           part_number(report, "decode", "tokens")
-                     : 0);
+        snprintf(out, n, "; coded weights: the trunk is %s GB for %s, an "
+                 "expert %s MB for %s; a token’s bytes stand for %s GB",
+                 coded(report, "trunk_stored_bytes", 1e9).text,
+                 coded(report, "trunk_decoded_bytes", 1e9).text,
+                 coded(report, "expert_stored_bytes", 1e6).text,
+                 coded(report, "expert_decoded_bytes", 1e6).text,
+                 figure(part_number(report, "decode", "tokens") > 0
+                            ? part_number(report, "decode", "decoded_bytes") /
+                                  1e9 / part_number(report, "decode", "tokens")
+                            : 0).text);
 }
 
 static void subtitle(char *out, size_t n, const char *about,
                      const json_t *report, const struct advice *a)
 {
-    char coded[256];
-    coded_words(coded, sizeof coded, report);
+    char words[320];
+    coded_words(words, sizeof words, report);
     const char *isa = json_string_value(json_object_get(report, "isa"));
     const char *policy = json_string_value(json_object_get(report, "policy"));
     const char *prefetch =
         json_string_value(json_object_get(report, "prefetch"));
     snprintf(out, n,
-             "%s: %.0f prompt and %.0f new tokens, %.3g GiB of memory, "
-             "%.0f drive%s with %.3g GB/s, %.0f thread%s (%s), expert cache "
-             "%s, prefetch %s%s",
+             "%s: %.0f prompt and %s, %s GiB of memory, %s with %s GB/s, %s "
+             "(%s), expert cache %s, prefetch %s%s",
              about, part_number(report, "prefill", "tokens"),
-             a->decode ? a->tokens : 0,
-             part_number(report, "plan", "budget_bytes") / GIB,
-             part_number(report, "io", "drives"),
-             part_number(report, "io", "drives") > 1 ? "s" : "", a->rate / 1e9,
-             number(report, "threads"),
-             number(report, "threads") == 1 ? "" : "s", isa ? isa : "?",
+             count(a->decode ? a->tokens : 0, "new token").text,
+             figure(part_number(report, "plan", "budget_bytes") / GIB).text,
+             count(part_number(report, "io", "drives"), "drive").text,
+             figure(a->rate / 1e9).text,
+             count(number(report, "threads"), "thread").text, isa ? isa : "?",
              policy ? policy : "?",
-             prefetch ? prefetch : "?", coded);
+             prefetch ? prefetch : "?", words);
 }
 
 int profile_page(FILE *f, const char *about, const json_t *report,

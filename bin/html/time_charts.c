@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "bin/html/page.h"
+#include "model/ckpt/figure.h"
 
 enum {
     NAME_BYTES = 24,
@@ -72,7 +73,8 @@ static void drive_chart(FILE *f, const struct times *t,
         chart_part("experts, prefetched", PAGE_VIOLET, value[READ_PREFETCH]),
     };
     snprintf(title, sizeof title, "Drive %u", drive);
-    snprintf(rule, sizeof rule, "its rate, %.3g GB/s", rate / 1e9);
+    snprintf(rule, sizeof rule, "its rate, %s GB/s",
+             figure(rate / 1e9).text);
     struct chart c = *like;
     c.title = title;
     c.y_unit = "GB/s";

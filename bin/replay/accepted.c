@@ -6,21 +6,24 @@
 
 #include "bin/cli/json.h"
 #include "bin/cli/session.h"
+#include "model/ckpt/figure.h"
 #include "model/sim/drafted.h"
 
 static void print_one(const char *path, const struct drafted *d, double chance)
 {
-    printf("%s\n%" PRIu64 " rows of one sequence after the other; a draft is "
-           "right with chance %.3g\n"
+    printf("%s\n%s of one sequence after the other; a draft is "
+           "right with chance %s\n"
            "drafts  ids a pass  experts a pass  experts an id  GB an id   "
-           "gain\n", path, d->rows, chance);
+           "gain\n", path,
+           figure_count(d->rows, "row").text, figure_chosen(chance).text);
     for (uint32_t n = 0; n <= DRAFTED_MAX && d->ids[n] > 0; n++) {
         double bytes = drafted_bytes(d, n);
-        printf("%6u %11.2f %15.1f %14.1f", n, d->ids[n], d->experts[n],
-               d->experts[n] / d->ids[n]);
+        printf("%6u %11s %15s %14s", n, figure(d->ids[n]).text,
+               figure(d->experts[n]).text,
+               figure(d->experts[n] / d->ids[n]).text);
         if (bytes > 0)
-            printf(" %9.3f %6.2f\n", bytes / 1e9,
-                   drafted_bytes(d, 0) / bytes);
+            printf(" %9s %6s\n", figure(bytes / 1e9).text,
+                   figure(drafted_bytes(d, 0) / bytes).text);
         else
             printf(" %9s %6s\n", "-", "-");
     }

@@ -11,6 +11,7 @@
 #include "bin/cli/json.h"
 #include "bin/html/replay_page.h"
 #include "bin/report/report.h"
+#include "model/ckpt/figure.h"
 #include "model/k3/rates.h"
 #include "model/sim/simulate.h"
 #include "model/sim/simulate_meta.h"
@@ -311,8 +312,8 @@ static void print_csv(const struct line *line, uint32_t n)
 
 static void print_name(const struct line *l)
 {
-    printf("%-10s %-7s %7.2f %6" PRIu32, l->x.policy, l->x.prefetch,
-           (double)l->memory / 0x1p30, l->x.plan.expert_frames);
+    printf("%-10s %-7s %7s %6" PRIu32, l->x.policy, l->x.prefetch,
+           figure((double)l->memory / 0x1p30).text, l->x.plan.expert_frames);
 }
 
 static void print_times(const struct line *l)
@@ -320,10 +321,12 @@ static void print_times(const struct line *l)
     struct figures f;
     figures_of(l, &f);
     print_name(l);
-    printf(" %8.3g %8.4f %7.3f %6.1f %6.1f %5.1f\n", f.seconds / f.tokens,
-           f.bytes / f.tokens / 1e9, share(f.seconds, f.floor_s),
-           100 * share(f.wait_trunk, f.seconds),
-           100 * share(f.wait_expert, f.seconds), 100 * f.idle_share);
+    printf(" %8s %8s %7s %6s %6s %5s\n", figure(f.seconds / f.tokens).text,
+           figure(f.bytes / f.tokens / 1e9).text,
+           figure(share(f.seconds, f.floor_s)).text,
+           figure_points(share(f.wait_trunk, f.seconds)).text,
+           figure_points(share(f.wait_expert, f.seconds)).text,
+           figure_points(f.idle_share).text);
 }
 
 static void print_experts(const struct line *l)
@@ -332,13 +335,13 @@ static void print_experts(const struct line *l)
     double loads = (double)e->loads, prefetches = (double)e->prefetched;
     double used = (double)(e->prefetch_hits + e->late);
     print_name(l);
-    printf(" %6.1f %6.1f %6.1f %6.1f",
-           100 * share((double)e->hits, (double)e->requests),
-           100 * share((double)e->prefetch_hits, loads),
-           100 * share(used, loads),
-           100 * share(prefetches - used, prefetches));
+    printf(" %6s %6s %6s %6s",
+           figure_points(share((double)e->hits, (double)e->requests)).text,
+           figure_points(share((double)e->prefetch_hits, loads)).text,
+           figure_points(share(used, loads)).text,
+           figure_points(share(prefetches - used, prefetches)).text);
     if (l->min_loads > 0)
-        printf(" %7.3f\n", loads / (double)l->min_loads);
+        printf(" %7s\n", figure(loads / (double)l->min_loads).text);
     else
         printf(" %7s\n", "-");
 }
@@ -352,14 +355,16 @@ static void print_tables(const struct scene *s, const struct line *line,
     double rate = 0;
     for (uint32_t d = 0; d < s->a->s.drives; d++)
         rate += (double)s->a->s.drive[d].bytes_per_s / 1e9;
-    printf("%s\n%u passes, %" PRIu64 " rows; %" PRIu32 " drive%s, %.4g GB/s "
-           "in all\ntimes and bytes are of %s\n", s->path, f->passes,
-           f->records, s->a->s.drives, s->a->s.drives > 1 ? "s" : "", rate,
+    printf("%s\n%s, %s; %s, %s GB/s in all\ntimes and bytes are of %s\n",
+           s->path, figure_count(f->passes, "pass").text,
+           figure_count(f->records, "row").text,
+           figure_count(s->a->s.drives, "drive").text,
+           figure_chosen(rate).text,
            f->decode_passes ? "the decode passes" : "all passes");
     if (!s->a->compute)
-        printf("compute takes %.3g s a pass: its weights at %.0f GB/s "
-               "(--compute)\n", token_compute_s(&s->meta.config),
-               TOKEN_MEMORY_BYTES / 1e9);
+        printf("compute takes %s s a pass: its weights at %s GB/s "
+               "(--compute)\n", figure(token_compute_s(&s->meta.config)).text,
+               figure_chosen(TOKEN_MEMORY_BYTES / 1e9).text);
     printf("%-10s %-8s%7s %6s %8s %8s %7s %6s %6s %5s\n", "policy",
            "prefetch", "GiB", "frames", "s/token", "GB/token", "x floor",
            "trunk%", "exprt%", "idle%");
@@ -405,9 +410,9 @@ static int draw(const struct timed_args *a, const struct line *line,
     double rate = 0;
     for (uint32_t d = 0; d < a->s.drives; d++)
         rate += (double)a->s.drive[d].bytes_per_s / 1e9;
-    snprintf(about, sizeof about, "Simulated on a virtual clock: %u drive%s "
-             "with %.4g GB/s, compute %s", a->s.drives,
-             a->s.drives > 1 ? "s" : "", rate,
+    snprintf(about, sizeof about, "Simulated on a virtual clock: %s with %s "
+             "GB/s, compute %s", figure_count(a->s.drives, "drive").text,
+             figure_chosen(rate).text,
              a->compute ? a->compute : "at 100 GB/s of weights");
     for (uint32_t i = 0; c && point && i < n; i++) {
         if (!i || strcmp(line[i].path, line[i - 1].path))

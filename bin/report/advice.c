@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bin/cli/packed.h"
+#include "model/ckpt/figure.h"
 #include "model/sim/simulate.h"
 #include "model/sim/simulate_meta.h"
 
@@ -262,39 +263,27 @@ void advice_simulate(struct advice *a, const json_t *report,
     free(r);
 }
 
-/* Memory: "12 GiB", "350 MiB". */
-static const char *size(char out[24], double bytes)
-{
-    double mib = bytes / (1 << 20);
-    if (mib >= 1024)
-        snprintf(out, 24, "%.3g GiB", mib / 1024);
-    else
-        snprintf(out, 24, "%.3g MiB", mib);
-    return out;
-}
-
 static void say_memory(const struct advice *a, FILE *f)
 {
-    char more[24], all[24];
     if (a->more_hits > 0) {
         fprintf(f, "\nThe whole trunk is resident. %s more memory would hold "
-                "more experts, raise their hits from %.0f to %.0f %% and save "
-                "%.3g s a token.",
-                size(more, a->more_bytes), 100 * a->hit_share,
-                100 * a->more_hits, a->more_s);
+                "more experts, raise their hits from %s to %s %% and save "
+                "%s s a token.", figure_memory(a->more_bytes).text,
+                figure_percent(a->hit_share).text,
+                figure_percent(a->more_hits).text, figure(a->more_s).text);
         return;
     }
     if (a->all_bytes <= 0) {
         fprintf(f, "\nThe whole trunk is resident; more memory would hold more "
-                "experts. %.0f %% of expert requests were hits.",
-                100 * a->hit_share);
+                "experts. %s %% of expert requests were hits.",
+                figure_percent(a->hit_share).text);
         return;
     }
-    fprintf(f, "\n%s more memory would save %.3g s a token", size(more,
-            a->more_bytes), a->more_s);
+    fprintf(f, "\n%s more memory would save %s s a token",
+            figure_memory(a->more_bytes).text, figure(a->more_s).text);
     if (a->more_bytes < a->all_bytes)
-        fprintf(f, "; %s more would hold the whole trunk and save %.3g s",
-                size(all, a->all_bytes), a->all_s);
+        fprintf(f, "; %s more would hold the whole trunk and save %s s",
+                figure_memory(a->all_bytes).text, figure(a->all_s).text);
     else
         fputs(" and hold the whole trunk", f);
     fputc('.', f);
@@ -304,48 +293,50 @@ static void say_cause(const struct advice *a, char *bold, size_t size)
 {
     static const char *const bound[] = { "I/O-bound", "Compute-bound",
                                          "Balanced" };
-    double waited = 100 * a->wait_expert_s / a->seconds;
+    struct figure waited = figure_percent(a->wait_expert_s / a->seconds);
+    struct figure drive = figure_percent(a->drive_share);
+    struct figure compute = figure_percent(a->compute_s / a->seconds);
     switch (a->cause) {
     case CAUSE_ONE_DRIVE:
         snprintf(bold, size, "One drive holds the others up: drive %u was "
-                 "busy %.0f %% of the time, the others %.0f %%.", a->drive,
-                 100 * a->busy_share, 100 * a->others_share);
+                 "busy %s %% of the time, the others %s %%.", a->drive,
+                 figure_percent(a->busy_share).text,
+                 figure_percent(a->others_share).text);
         break;
     case CAUSE_EMBEDDING:
-        snprintf(bold, size, "The embedding is waited for: %.0f %% of the "
+        snprintf(bold, size, "The embedding is waited for: %s %% of the "
                  "time went by until its rows had been read.",
-                 100 * a->wait_embed_s / a->seconds);
+                 figure_percent(a->wait_embed_s / a->seconds).text);
         break;
     case CAUSE_COLD:
         snprintf(bold, size, "The expert cache was cold: it had room left "
-                 "at the end, and %.0f %% of the bytes were experts read into "
-                 "it.", 100 * a->expert_share);
+                 "at the end, and %s %% of the bytes were experts read into "
+                 "it.", figure_percent(a->expert_share).text);
         break;
     case CAUSE_ROUTER:
         snprintf(bold, size, "The router is waited for: experts are known "
-                 "only when it has run. Waiting for them took %.0f %% of the "
-                 "time, at %.0f %% of the drive's rate.", waited,
-                 100 * a->drive_share);
+                 "only when it has run. Waiting for them took %s %% of the "
+                 "time, at %s %% of the drive's rate.", waited.text,
+                 drive.text);
         break;
     case CAUSE_BYTES:
-        snprintf(bold, size, "I/O-bound by the bytes of a token: %.0f %% "
-                 "of the drive's rate, compute busy %.0f %% of the time.",
-                 100 * a->drive_share, 100 * a->compute_s / a->seconds);
+        snprintf(bold, size, "I/O-bound by the bytes of a token: %s %% "
+                 "of the drive's rate, compute busy %s %% of the time.",
+                 drive.text, compute.text);
         break;
     case CAUSE_TURNS:
         snprintf(bold, size, "One drive at a time is at work: reads were "
-                 "in flight %.0f %% of the time, at %.0f %% of the drives' "
-                 "rates.", 100 * a->any_share, 100 * a->drive_share);
+                 "in flight %s %% of the time, at %s %% of the drives' "
+                 "rates.", figure_percent(a->any_share).text, drive.text);
         break;
     case CAUSE_COMPUTE:
-        snprintf(bold, size, "Compute-bound: compute busy %.0f %% of the "
-                 "time, %.0f %% of the drive's rate.",
-                 100 * a->compute_s / a->seconds, 100 * a->drive_share);
+        snprintf(bold, size, "Compute-bound: compute busy %s %% of the "
+                 "time, %s %% of the drive's rate.", compute.text, drive.text);
         break;
     case CAUSE_NONE:
-        snprintf(bold, size, "%s: %.0f %% of the drive's rate, compute "
-                 "busy %.0f %% of the time.", bound[a->bound],
-                 100 * a->drive_share, 100 * a->compute_s / a->seconds);
+        snprintf(bold, size, "%s: %s %% of the drive's rate, compute "
+                 "busy %s %% of the time.", bound[a->bound], drive.text,
+                 compute.text);
         break;
     }
 }
@@ -359,17 +350,18 @@ void advice_words(const struct advice *a, char *bold, size_t bold_size,
         text[0] = 0;
         return;
     }
-    fprintf(f, "A token takes %.3g s: reading takes %.3g s, computing %.3g s, "
-            "and %.3g s of the shorter did not overlap with the longer.",
-            a->seconds, a->io_s, a->compute_s, a->rest_s);
+    fprintf(f, "A token takes %s s: reading takes %s s, computing %s s, "
+            "and %s s of the shorter did not overlap with the longer.",
+            figure(a->seconds).text, figure(a->io_s).text,
+            figure(a->compute_s).text, figure(a->rest_s).text);
     if (a->simulated) {
         say_memory(a, f);
-        fprintf(f, "\nAnother drive of the same rate would save %.3g s a "
-                "token, compute twice as fast %.3g s.", a->drive_s,
-                a->compute2_s);
+        fprintf(f, "\nAnother drive of the same rate would save %s s a "
+                "token, compute twice as fast %s s.", figure(a->drive_s).text,
+                figure(a->compute2_s).text);
         if (a->drives > 1)
             fprintf(f, " The model in parts over these drives would save "
-                    "%.3g s.", a->parts_s);
+                    "%s s.", figure(a->parts_s).text);
         fputs(" (Simulated on this run's routing.)", f);
     } else {
         fputs("\nWith the run's trace (--trace) this page says what more "

@@ -1,5 +1,6 @@
 #include "bin/report/compare.h"
 #include "bin/cli/json.h"
+#include "model/ckpt/figure.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -282,15 +283,9 @@ static double number_of(const json_t *o, const char *name)
     return json_number_value(json_object_get(o, name));
 }
 
-/* Three significant digits, or more where the number is whole. */
 static void show_number(char out[VALUE_BYTES], double v, const char *unit)
 {
-    double size = fabs(v);
-    int digits = size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3;
-    if (size > 0 && size < 0.1)
-        snprintf(out, VALUE_BYTES, "%.3g %s", v, unit);
-    else
-        snprintf(out, VALUE_BYTES, "%.*f %s", digits, v, unit);
+    snprintf(out, VALUE_BYTES, "%s %s", figure(v).text, unit);
 }
 
 static void print_results(FILE *out, const json_t *results)
@@ -305,14 +300,15 @@ static void print_results(FILE *out, const json_t *results)
         show_number(b, number_of(o, "b"), text_of(o, "unit"));
         fprintf(out, "%-20s %14s %14s", text_of(o, "name"), a, b);
         if (json_object_get(o, "ratio"))
-            fprintf(out, " %8.3f", number_of(o, "ratio"));
+            fprintf(out, " %8s", figure(number_of(o, "ratio")).text);
         else
             fprintf(out, " %8s", "");
         bool known = json_is_true(json_object_get(o, "noise_known"));
         bool differs = json_is_true(json_object_get(o, "differs"));
         if (known && json_object_get(o, "ratio"))
-            fprintf(out, "  %.3f .. %.3f%s", number_of(o, "ratio_low"),
-                    number_of(o, "ratio_high"), differs ? "  differs" : "");
+            fprintf(out, "  %s .. %s%s", figure(number_of(o, "ratio_low")).text,
+                    figure(number_of(o, "ratio_high")).text,
+                    differs ? "  differs" : "");
         fputc('\n', out);
     }
 }
@@ -361,12 +357,13 @@ static void print_verdict(FILE *out, const json_t *whole)
             if (!json_is_true(json_object_get(o, "differs")))
                 continue;
             if (json_object_get(o, "ratio"))
-                fprintf(out, "%s%s x %.3f (%.3f to %.3f)", comma,
-                        text_of(o, "name"), number_of(o, "ratio"),
-                        number_of(o, "ratio_low"), number_of(o, "ratio_high"));
+                fprintf(out, "%s%s x %s (%s to %s)", comma, text_of(o, "name"),
+                        figure(number_of(o, "ratio")).text,
+                        figure(number_of(o, "ratio_low")).text,
+                        figure(number_of(o, "ratio_high")).text);
             else
-                fprintf(out, "%s%s 0 to %.3g", comma, text_of(o, "name"),
-                        number_of(o, "b"));
+                fprintf(out, "%s%s 0 to %s", comma, text_of(o, "name"),
+                        figure(number_of(o, "b")).text);
             comma = ", ";
         }
         fputs(".\n", out);

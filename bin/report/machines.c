@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "bin/cli/json.h"
+#include "model/ckpt/figure.h"
 #include "model/k3/shared.h"
 
 void machines_report(json_t *report, const struct k3 *k)
@@ -55,20 +56,24 @@ void machines_say(const json_t *report)
     json_array_foreach(list, i, o) {
         double passes = number(o, "passes"), rows = number(o, "rows");
         double layers = number(report, "layers");
-        fprintf(stderr, "%4zu  %-20.20s  %7.3f  %8.2f  %7.2f  %9.2f  %12.1f\n",
+        fprintf(stderr, "%4zu  %-20.20s  %7s  %8s  %7s  %9s  %12s\n",
                 i, json_string_value(json_object_get(o, "host")),
-                passes > 0 ? number(o, "read_bytes") / passes / 1e9 : 0,
-                number(o, "wait_drives_s"), number(o, "wait_ranks_s"),
-                number(o, "network_s"),
-                rows > 0 ? number(o, "received_bytes") / rows / layers / 1e3
-                         : 0);
+                figure(passes > 0 ? number(o, "read_bytes") / passes / 1e9
+                                  : 0).text,
+                figure(number(o, "wait_drives_s")).text,
+                figure(number(o, "wait_ranks_s")).text,
+                figure(number(o, "network_s")).text,
+                figure(rows > 0 ? number(o, "received_bytes") / rows / layers /
+                                      1e3
+                                : 0).text);
         if (number(o, "wait_ranks_s") <
             number(json_array_get(list, slowest), "wait_ranks_s"))
             slowest = i;
     }
     o = json_array_get(list, slowest);
     fprintf(stderr, "rank %zu (%s) was the slowest: it waited for the others "
-                    "%.2f s of %.2f\n", slowest,
+                    "%s s of %s\n", slowest,
             json_string_value(json_object_get(o, "host")),
-            number(o, "wait_ranks_s"), number(o, "pass_s"));
+            figure(number(o, "wait_ranks_s")).text,
+            figure(number(o, "pass_s")).text);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bin/cli/packed.h"
+#include "model/ckpt/figure.h"
 #include "model/k3/threads.h"
 
 enum { MORE_GIB = 16 };
@@ -40,10 +41,11 @@ static void name_column(struct outlook_drives *k)
     for (uint32_t d = 1; d < k->drives; d++)
         equal &= k->drive[d].bytes_per_s == k->drive[0].bytes_per_s;
     if (k->drives == 1)
-        snprintf(k->name, sizeof k->name, "%.3g GB/s", gbps);
+        snprintf(k->name, sizeof k->name, "%s GB/s",
+                 figure_chosen(gbps).text);
     else if (equal)
-        snprintf(k->name, sizeof k->name, "%u x %.3g GB/s%s%s", k->drives,
-                 gbps, comma, layout);
+        snprintf(k->name, sizeof k->name, "%u x %s GB/s%s%s", k->drives,
+                 figure_chosen(gbps).text, comma, layout);
     else
         snprintf(k->name, sizeof k->name, "%u drives%s%s", k->drives, comma,
                  layout);
@@ -237,15 +239,17 @@ static void note_all(struct outlook *l, const struct outlook_args *a)
                 "compute");
     note(l, "no expert hits, no prefetches; sluice replay measures both");
     if (a->compute_s > 0)
-        note(l, "compute takes %.3g s a token, as --compute says",
-             a->compute_s);
+        note(l, "compute takes %s s a token, as --compute says",
+             figure(a->compute_s).text);
     else
-        note(l, "compute takes %.3g s a token: %.1f GB of weights at %.0f "
-                "GB/s (--compute)", l->compute_s,
-             (double)token_weight_bytes(&l->c) / 1e9, TOKEN_MEMORY_BYTES / 1e9);
+        note(l, "compute takes %s s a token (--compute): %s GB at %s GB/s",
+             figure(l->compute_s).text,
+             figure((double)token_weight_bytes(&l->c) / 1e9).text,
+             figure_chosen(TOKEN_MEMORY_BYTES / 1e9).text);
     if (l->o.decode)
-        note(l, "coded, products of one row take %.2f of their time, of many "
-                "%.2f, as measured here", l->decode.product, l->decode.many);
+        note(l, "coded, products of one row take %s of their time, of many %s, "
+                "as measured here", figure(l->decode.product).text,
+             figure(l->decode.many).text);
     if (a->batch)
         note(l, "a batch computes 20 operations in the time of a byte from "
                 "memory");
@@ -253,11 +257,12 @@ static void note_all(struct outlook *l, const struct outlook_args *a)
         note(l, "md RAID 0 of equal drives, chunk 512K, is as --layout parts; "
                 "see the README");
     if (!a->s.drives)
-        note(l, "the drives of the table (--simulate-drive sets others); one "
-                "drive means one of %.3g GB/s", DEFAULT_GBPS);
-    note(l, "%u thread%s, a context of %u, up to %u rows a pass; at the "
-            "floor one row", l->o.threads, l->o.threads == 1 ? "" : "s",
-         l->o.context, l->o.rows);
+        note(l, "the drives of the table, --simulate-drive sets others; one "
+                "drive: %s GB/s",
+             figure_chosen(DEFAULT_GBPS).text);
+    note(l, "%s, a context of %u, up to %s a pass; at the floor one row",
+         figure_count(l->o.threads, "thread").text, l->o.context,
+         figure_count(l->o.rows, "row").text);
 }
 
 static int look_at_batch(struct outlook *l, struct error *error)

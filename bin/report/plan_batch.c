@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/ckpt/figure.h"
 #include "model/sim/token_cost.h"
 
 enum { OPS_A_BYTE = 20 }; /* operations in the time of a byte from memory */
@@ -83,17 +84,18 @@ void plan_batch_print(const struct plan_batch *b)
         if (!is_power(i + 1) && i != b->best)
             continue;
         if (!f->simulated) {
-            printf("  %-9u needs %.2f GiB\n", i + 1,
-                   (double)p->floor_bytes / GIB);
+            printf("  %-9u needs %s GiB\n", i + 1,
+                   figure((double)p->floor_bytes / GIB).text);
             continue;
         }
         double trunk = (double)(p->resident_payload_bytes +
                                 p->streamed_payload_bytes);
-        printf("%c %-9u %6u %8.1f %% %11.1f %11.2f %7.3g %9.3g\n",
+        printf("%c %-9u %6u %8s %% %11s %11s %7s %9s\n",
                i == b->best ? '>' : ' ', i + 1, p->rows,
-               100 * (double)p->resident_payload_bytes / trunk,
-               f->pass.read_bytes / 1e9,
-               f->bytes_per_id / 1e9, f->pass.seconds, f->ids_per_s);
+               figure_points((double)p->resident_payload_bytes / trunk).text,
+               figure(f->pass.read_bytes / 1e9).text,
+               figure(f->bytes_per_id / 1e9).text,
+               figure(f->pass.seconds).text, figure(f->ids_per_s).text);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/ckpt/figure.h"
 #include "model/k3/shape.h"
 #include "model/k3/threads.h"
 #include "model/sim/token_cost.h"
@@ -157,29 +158,32 @@ int plan_drafter_fill(struct plan_drafter *out, const struct config *c,
 
 void plan_drafter_print(const struct plan_drafter *d)
 {
-    printf("drafter: %s; a draft needs %.3f GB of weights, and lm_head "
-           "again;\nit takes %.3f GiB of memory, %.3f with all its weights\n\n"
-           "  memory  drafter   right", d->kind, d->draft_bytes / 1e9,
-           (double)d->memory_bytes / 0x1p30,
-           (double)d->resident_bytes / 0x1p30);
+    printf("drafter: %s; a draft needs %s GB of weights, and lm_head "
+           "again;\nit takes %s GiB of memory, %s with all its weights\n\n"
+           "  memory  drafter   right", d->kind,
+           figure(d->draft_bytes / 1e9).text,
+           figure((double)d->memory_bytes / 0x1p30).text,
+           figure((double)d->resident_bytes / 0x1p30).text);
     for (uint32_t r = 0; r < d->rates; r++)
-        printf("%12.3g GB/s", d->rate[r] / 1e9);
+        printf("%12s GB/s", figure_chosen(d->rate[r] / 1e9).text);
     printf("\n  GiB                    ");
     for (uint32_t r = 0; r < d->rates; r++)
         printf("  rows  s  gain  ");
     putchar('\n');
     for (uint32_t i = 0; i < d->lines; i++) {
         const struct plan_drafter_line *l = &d->line[i];
-        printf("  %-7.4g %-9s none ", (double)l->budget_bytes / 0x1p30,
+        printf("  %-7s %-9s none ",
+               figure_chosen((double)l->budget_bytes / 0x1p30).text,
                l->resident ? "resident" : "streamed");
         for (uint32_t r = 0; r < d->rates; r++)
-            printf("%11.3g      ", l->none_s[r]);
+            printf("%11s      ", figure(l->none_s[r]).text);
         putchar('\n');
         for (int p = 0; p < PLAN_DRAFTER_CHANCES; p++) {
-            printf("%24.2f ", plan_drafter_chances[p]);
+            printf("%24s ", figure_chosen(plan_drafter_chances[p]).text);
             for (uint32_t r = 0; r < d->rates; r++) {
                 const struct plan_drafter_cell *c = &l->cell[p][r];
-                printf("%4u %6.3g %4.2f ", c->drafts, c->seconds, c->gain);
+                printf("%4u %6s %4s ", c->drafts, figure(c->seconds).text,
+                       figure(c->gain).text);
             }
             putchar('\n');
         }

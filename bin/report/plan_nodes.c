@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "bin/report/plan_batch.h"
+#include "model/ckpt/figure.h"
 #include "model/ckpt/owned.h"
 #include "model/k3/shape.h"
 
@@ -51,10 +52,15 @@ int plan_nodes_fill(struct plan_nodes *n, const struct config *c,
                 return error_set(error, why.code, "%s", why.text);
             continue;
         }
-        int err = plan_batch_pass(&l->shared, c, &shared, compute_s, l->rows,
+        struct k3_options all = shared, copy = *o;
+        if (o->rows && o->rows < l->rows) /* --rows is of other passes */
+            all.rows = l->rows;
+        if (o->rows && o->rows < each)
+            copy.rows = each;
+        int err = plan_batch_pass(&l->shared, c, &all, compute_s, l->rows,
                                   &why);
         if (!err)
-            err = plan_batch_pass(&l->copy, c, o, compute_s, each, &why);
+            err = plan_batch_pass(&l->copy, c, &copy, compute_s, each, &why);
         l->fits = !err;
         if (err && err != -ENOBUFS)
             return error_set(error, err, "%s", why.text);
@@ -70,9 +76,10 @@ static double ids_per_s(const struct plan_nodes_line *l, bool shared)
 
 void plan_nodes_print(const struct plan_nodes *n)
 {
-    printf("\n%u machines like this one, %.3g GB/s and %.3g us between "
-           "them:\n", n->nodes, n->network.bytes_per_s / 1e9,
-           (double)n->network.latency_ns / 1e3);
+    printf("\n%u machines like this one, %s GB/s and %s us between "
+           "them:\n", n->nodes,
+           figure_chosen(n->network.bytes_per_s / 1e9).text,
+           figure_chosen((double)n->network.latency_ns / 1e3).text);
     puts("        one model, shared                              as many "
          "copies\n"
          "  rows  s a pass  tokens/s  GB a machine  network      s a pass  "
@@ -83,11 +90,12 @@ void plan_nodes_print(const struct plan_nodes *n)
             printf("  %4u  does not fit\n", l->rows);
             continue;
         }
-        printf("  %4u  %8.3g  %8.3g  %12.2f  %5.1f %%  %12.3g  %8.3g\n",
-               l->rows, l->shared.seconds, ids_per_s(l, true),
-               l->shared.read_bytes / 1e9,
-               100 * l->shared.network_s / l->shared.seconds, l->copy.seconds,
-               ids_per_s(l, false));
+        printf("  %4u  %8s  %8s  %12s  %5s %%  %12s  %8s\n",
+               l->rows, figure(l->shared.seconds).text,
+               figure(ids_per_s(l, true)).text,
+               figure(l->shared.read_bytes / 1e9).text,
+               figure_points(l->shared.network_s / l->shared.seconds).text,
+               figure(l->copy.seconds).text, figure(ids_per_s(l, false)).text);
     }
 }
 

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "model/ckpt/figure.h"
 #include "model/state/state_file.h"
 
 void plan_state_fill(struct plan_state *s, const struct config *c,
@@ -23,12 +24,14 @@ void plan_state_fill(struct plan_state *s, const struct config *c,
 void plan_state_text(char out[PLAN_STATE_TEXT], const struct plan_state *s)
 {
     snprintf(out, PLAN_STATE_TEXT,
-             "a saved sequence of %" PRIu32 " positions (--state, "
-             "--prefix-cache) takes %.3f GB, read\nin %.3g s; computing it "
-             "reads %.0f GB, %" PRIu64 " passes of %" PRIu32
-             " rows, and\ntakes %.3g s",
-             s->positions, (double)s->file_bytes / 1e9, s->read_s,
-             s->compute_bytes / 1e9, s->passes, s->rows, s->compute_s);
+             "a saved sequence of %s (--state, "
+             "--prefix-cache) takes\n%s GB, read in %s s; computing it "
+             "reads %s GB, %s\nof %s, and takes %s s",
+             figure_count(s->positions, "position").text,
+             figure((double)s->file_bytes / 1e9).text,
+             figure(s->read_s).text, figure(s->compute_bytes / 1e9).text,
+             figure_count(s->passes, "pass").text,
+             figure_count(s->rows, "row").text, figure(s->compute_s).text);
 }
 
 json_t *plan_state_json(const struct plan_state *s)

@@ -18,7 +18,7 @@ struct plan_state {
     double   compute_s;     /* that they take */
 };
 
-enum { PLAN_STATE_TEXT = 320 };
+enum { PLAN_STATE_TEXT = 400 };
 
 /* `pass` is of the budget at hand and of as many rows as its plan has. The file
  * is on one drive, which reads bytes_per_s. */

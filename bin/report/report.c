@@ -10,6 +10,7 @@
 #include "bin/cli/json.h"
 #include "bin/cli/outputs.h"
 #include "bin/report/report_detail.h"
+#include "model/ckpt/figure.h"
 #include "model/k3/rates.h"
 #include "model/memory.h"
 #include "model/pack/sidecar.h"
@@ -286,17 +287,30 @@ static double real(const json_t *o, const char *part, const char *name)
     return json_number_value(json_object_get(json_object_get(o, part), name));
 }
 
+static struct figure tokens(const json_t *r, const char *part)
+{
+    return figure_count((uint64_t)real(r, part, "tokens"), "token");
+}
+
+/* In percent of `whole`, of the decode passes. */
+static struct figure share(const json_t *r, const char *name, double whole)
+{
+    return figure_percent(real(r, "decode", name) / whole);
+}
+
 static void say_bytes(const json_t *r, const char *part)
 {
     double s = real(r, part, "seconds"), bytes = real(r, part, "read_bytes");
     double rate = real(r, "io", "device_bytes_per_s");
     rate = rate > 0 ? rate : real(r, "io", "raw_bytes_per_s");
-    fprintf(stderr, "%s read %.3f GB a pass at %.2f GB/s", part,
-            bytes / 1e9 / real(r, part, "passes"), s > 0 ? bytes / s / 1e9 : 0);
+    fprintf(stderr, "%s read %s GB a pass at %s GB/s", part,
+            figure(bytes / 1e9 / real(r, part, "passes")).text,
+            figure(s > 0 ? bytes / s / 1e9 : 0).text);
     if (rate > 0)
-        fprintf(stderr, ", %.0f %% of the drive%s %.2f GB/s",
-                s > 0 ? 100 * bytes / s / rate : 0,
-                real(r, "io", "drives") > 1 ? "s'" : "'s", rate / 1e9);
+        fprintf(stderr, ", %s %% of the drive%s %s GB/s",
+                figure_percent(s > 0 ? bytes / s / rate : 0).text,
+                real(r, "io", "drives") > 1 ? "s'" : "'s",
+                figure(rate / 1e9).text);
     fputc('\n', stderr);
 }
 
@@ -318,29 +332,29 @@ void report_say(const json_t *r)
     bool decoded = real(r, "decode", "passes") > 0;
     const char *part = decoded ? "decode" : "prefill";
     double s = real(r, part, "seconds");
-    fprintf(stderr, "prefill %.0f tokens in %.2f s, decode %.0f tokens",
-            real(r, "prefill", "tokens"), real(r, "prefill", "seconds"),
-            real(r, "decode", "tokens"));
+    fprintf(stderr, "prefill %s in %s s, decode %s",
+            tokens(r, "prefill").text,
+            figure(real(r, "prefill", "seconds")).text,
+            tokens(r, "decode").text);
     if (decoded)
-        fprintf(stderr, " in %.2f s: %.3g s/token", s,
-                real(r, "decode", "seconds_per_token"));
-    fprintf(stderr, "\nopened in %.3g s, of it %.3g s to measure drives\n",
-            json_number_value(json_object_get(r, "open_s")),
-            json_number_value(json_object_get(r, "probe_s")));
+        fprintf(stderr, " in %s s: %s s/token", figure(s).text,
+                figure(real(r, "decode", "seconds_per_token")).text);
+    fprintf(stderr, "\nopened in %s s, of it %s s to measure drives\n",
+            figure(json_number_value(json_object_get(r, "open_s"))).text,
+            figure(json_number_value(json_object_get(r, "probe_s"))).text);
     if (real(r, part, "passes") > 0)
         say_bytes(r, part);
     if (decoded)
-        fprintf(stderr, "time went to compute %.0f %%, waiting for trunk "
-                "%.0f %%, for experts %.0f %%, for the embedding %.0f %%\n"
-                "drive idle %.0f %%, overlap "
-                "%.2f; ", 100 * real(r, "decode", "compute_s") / s,
-                100 * real(r, "decode", "wait_trunk_s") / s,
-                100 * real(r, "decode", "wait_expert_s") / s,
-                100 * real(r, "decode", "wait_embed_s") / s,
-                100 * real(r, "decode", "disk_idle_share"),
-                real(r, "decode", "overlap"));
-    fprintf(stderr, "memory %.3f of %.3f GiB\n",
-            json_number_value(json_object_get(r, "peak_rss_bytes")) / GIB,
-            real(r, "plan", "budget_bytes") / GIB);
+        fprintf(stderr, "time went to compute %s %%, waiting for trunk "
+                "%s %%, for experts %s %%, for the embedding %s %%\n"
+                "drive idle %s %%, overlap %s; ",
+                share(r, "compute_s", s).text, share(r, "wait_trunk_s", s).text,
+                share(r, "wait_expert_s", s).text,
+                share(r, "wait_embed_s", s).text,
+                share(r, "disk_idle_share", 1).text,
+                figure(real(r, "decode", "overlap")).text);
+    double used = json_number_value(json_object_get(r, "peak_rss_bytes"));
+    fprintf(stderr, "memory %s of %s GiB\n", figure(used / GIB).text,
+            figure(real(r, "plan", "budget_bytes") / GIB).text);
     machines_say(r);
 }

@@ -1,5 +1,7 @@
 #include "bin/report/report_drafts.h"
 
+#include "model/ckpt/figure.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -61,8 +63,10 @@ void report_drafts_say(const struct sluice *s)
         rows += from->drafted[i];
         right += from->accepted[i];
     }
-    fprintf(stderr, "drafter: %" PRIu64 " drafts, %" PRIu64 " rows, %" PRIu64
-            " right; read %.3f GB (%s), %.3g s\n", f.drafts, rows, right,
-            (double)f.read_bytes / 1e9, f.resident ? "resident" : "streamed",
-            (double)f.ns / 1e9);
+    fprintf(stderr, "drafter: %s, %s, %" PRIu64 " right; read %s GB (%s), %s "
+            "s\n", figure_count(f.drafts, "draft").text,
+            figure_count(rows, "row").text, right,
+            figure((double)f.read_bytes / 1e9).text,
+            f.resident ? "resident" : "streamed",
+            figure((double)f.ns / 1e9).text);
 }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "model/ckpt/ckpt.h"
+#include "model/ckpt/figure.h"
 #include "model/ckpt/layout.h"
 #include "model/k3/k3_internal.h"
 #include "model/k3/limits.h"
@@ -384,10 +385,11 @@ static int shape_of(struct k3_shape *s, const struct ckpt *ckpt,
             error_set(error, err,
                       "a memory budget of %" PRIu64 " bytes is below "
                       "the floor of %" PRIu64
-                      " bytes (%.2f GiB) for this model "
+                      " bytes (%s GiB) for this model "
                       "and a context of %" PRIu32,
                       o->memory_bytes, s->plan.floor_bytes,
-                      (double)s->plan.floor_bytes / 0x1p30, o->context);
+                      figure((double)s->plan.floor_bytes / 0x1p30).text,
+                      o->context);
     }
     layout_close(layout);
     s->packed_skip = o->packed_skip;

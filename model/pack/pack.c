@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "io/clock.h"
+#include "model/ckpt/figure.h"
 #include "model/pack/pack_internal.h"
 
 struct packer {
@@ -122,9 +123,10 @@ static int check_room(struct packer *p)
     uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize + freed;
     if (wanted <= room)
         return 0;
-    return error_set(p->error, -ENOSPC, "%s: needs about %.2f GB of disk, the "
-                     "file system has %.2f GB free", p->o->to,
-                     (double)wanted / 1e9, (double)room / 1e9);
+    return error_set(p->error, -ENOSPC, "%s: needs about %s GB of disk, the "
+                     "file system has %s GB free", p->o->to,
+                     figure((double)wanted / 1e9).text,
+                     figure((double)room / 1e9).text);
 }
 
 /* ---- shards ---- */

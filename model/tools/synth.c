@@ -11,6 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "model/ckpt/figure.h"
 #include "model/ckpt/shards.h"
 #include "model/ckpt/slurp.h"
 #include "model/pack/pack.h"
@@ -254,9 +255,10 @@ static int take_folder(struct job *j)
         if (made)
             rmdir(dir);
         return error_set(j->error, -ENOSPC,
-                         "%s: needs %.2f GB of disk, the file system has %.2f "
+                         "%s: needs %s GB of disk, the file system has %s "
                          "GB free%s",
-                         dir, (double)j->disk_bytes / 1e9, (double)room / 1e9,
+                         dir, figure((double)j->disk_bytes / 1e9).text,
+                         figure((double)room / 1e9).text,
                          j->o->sparse ? "" : " (--sparse takes less)");
     }
     return sweep(dir, true, &entries, &freed, j->error);

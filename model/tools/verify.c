@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "model/ckpt/ckpt.h"
+#include "model/ckpt/figure.h"
 #include "model/ckpt/mistaken.h"
 #include "model/ckpt/safetensors.h"
 #include "model/ckpt/shards.h"
@@ -358,9 +359,9 @@ static int check_memory(const struct verify *v, struct error *error)
     if (v->memory_bytes >= floor)
         return 0;
     return error_set(error, -ENOBUFS, "%s: verifying it takes %" PRIu64
-                     " bytes of memory at least (%.2f GiB), %" PRIu64
+                     " bytes of memory at least (%s GiB), %" PRIu64
                      " are allowed", v->o->dir, floor,
-                     (double)floor / 0x1p30, v->memory_bytes);
+                     figure((double)floor / 0x1p30).text, v->memory_bytes);
 }
 
 /* The longest header of the shards, parsed or not. */

@@ -26,7 +26,7 @@ sys.exit(r.get("threads", r.get("options", {}).get("threads")) != 1)' \
         "$D/r.json"
     verdict $? "a run has it too"
     inside "$S" doctor > "$D/out" 2> "$D/err"
-    grep -q "^warn  cores .*1 threads: $G/cpu.cfs_quota_us allows 1.5" "$D/out"
+    grep -q "^warn  cores .*1 thread: $G/cpu.cfs_quota_us allows 1.5" "$D/out"
     verdict $? "doctor names the file"
     inside "$S" run "$D/m" --ids 1,2 -n 1 -t 2 --report "$D/r.json" \
         > "$D/out" 2> "$D/err" && grep -q '"threads": 2' "$D/r.json"
@@ -58,7 +58,7 @@ echo max > "$F/cgroup/a/b/memory.max"
 echo 1048576000 > "$F/cgroup/a/memory.high"
 echo 10485760 > "$F/cgroup/a/memory.current"
 faked "$S" doctor > "$D/out" 2> "$D/err"
-grep -q '^ok    memory  *4.00 GiB free, its cgroup allows 0.96 GiB by /sys/fs/cgroup/a/memory.high' "$D/out" &&
+grep -q '^ok    memory  *4.00 GiB free, its cgroup allows 0.955 GiB by /sys/fs/cgroup/a/memory.high' "$D/out" &&
     { [ "$(nproc)" = 1 ] || grep -q '^warn  cores .*/sys/fs/cgroup/a/cpu.max' "$D/out"; }
 verdict $? "version 2: the tightest of each kind is named"
 faked "$S" plan "$D/m" --json > "$D/plan.json" 2> "$D/err" &&

@@ -204,12 +204,12 @@ static void a_table_by_hand(void **state)
     assert_int_equal(run(args, &out, &err), 0);
     assert_string_equal(err, "");
     static const char *const rows[] = {
-        "lru        none          2   25.0   0.00       4.0    0.00  41.67",
-        "lru        none          4   50.0  83.33       0.7    0.00   0.00",
-        "lru-layer  none          2   25.0  41.67       2.3    0.00   0.00",
-        "lru-layer  none          4   50.0  83.33       0.7    0.00   0.00",
-        "static-pin none          2   25.0  41.67       2.3    0.00   0.00",
-        "min        none          2   25.0  41.67       2.3    0.00   0.00",
+        "lru        none          2   25.0      0      4.00 4.00e-06   41.7",
+        "lru        none          4   50.0   83.3     0.667 6.67e-07      0",
+        "lru-layer  none          2   25.0   41.7      2.33 2.33e-06      0",
+        "lru-layer  none          4   50.0   83.3     0.667 6.67e-07      0",
+        "static-pin none          2   25.0   41.7      2.33 2.33e-06      0",
+        "min        none          2   25.0   41.7      2.33 2.33e-06      0",
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!strstr(out, rows[i]))
