@@ -148,6 +148,7 @@ static bool is_ours(const struct batch_rules *rules, const struct jv *model)
 static int fit(struct batch_job *j, const struct batch_rules *rules,
                struct id_list *prompt, struct error *error)
 {
+    snprintf(j->field, sizeof j->field, "%s", j->chat ? "messages" : "prompt");
     if (!prompt->count)
         return job_refuse(j, REFUSED_INVALID, error, "the prompt is empty");
     if (prompt->count > rules->context)
@@ -155,6 +156,7 @@ static int fit(struct batch_job *j, const struct batch_rules *rules,
                            "the prompt has %zu ids, the context %" PRIu32
                            " positions (see --context)",
                            prompt->count, rules->context);
+    *j->field = 0;
     uint64_t room = (uint64_t)rules->context + 1 - prompt->count;
     if (j->r.max_ids > room)
         j->r.max_ids = (uint32_t)room;

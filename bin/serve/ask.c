@@ -4,18 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bin/serve/api/convert.h"
 #include "bin/serve/kept.h"
 #include "bin/serve/net/auth.h"
 #include "model/chat/chat.h"
 
-static int refused(struct api_error *e, int err, const struct batch_job *j,
+static int refused(struct call *c, int err, const struct batch_job *j,
                    const struct error *error)
 {
+    struct api_error *e = &c->error;
     if (err == -ENOMEM)
         return api_fail(e, 503, "no_memory", "%s", error->text);
     int status = j->code && !strcmp(j->code, "model_not_found") ? 404 : 400;
     snprintf(e->field, sizeof e->field, "%s", j->field);
-    return api_fail(e, status, j->code, "%s", error->text);
+    api_fail(e, status, j->code, "%s", error->text);
+    convert_back(e, c->api);
+    return -1;
 }
 
 static void drop_jobs(struct batch_job *j)
@@ -48,17 +52,20 @@ static struct batch_job *parse(struct call *c, const struct buffer *body)
     }
     int err = batch_job_request(j, 0, body->count ? body->bytes : "",
                                 body->count, &rules, &error);
-    if (!err && j->stream && (j->echo.count || j->want_ids))
+    if (!err && j->stream && (j->echo.count || j->want_ids)) {
+        snprintf(c->error.field, sizeof c->error.field, "%s",
+                 j->want_ids ? "return_token_ids" : "echo");
         api_fail(&c->error, 400, "unsupported",
                  "%s: it is not supported in a stream",
-                 j->want_ids ? "return_token_ids" : "echo");
+                 c->error.field);
+    }
     if (!err && !c->error.status)
         return j;
     if (!err) {
         drop_jobs(j);
         return NULL;
     }
-    refused(&c->error, err, j, &error);
+    refused(c, err, j, &error);
     batch_job_free(j);
     free(j);
     return NULL;

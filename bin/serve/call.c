@@ -110,8 +110,7 @@ void call_buffer(struct call *c, const char *type, struct buffer *text)
 void call_error(struct call *c, const struct api_error *e)
 {
     struct buffer json = { 0 };
-    enum api api = c->route ? c->route->api : API_OPENAI;
-    api_error_body(&json, api, e);
+    api_error_body(&json, c->api, e);
     answer(c, e->status, "application/json", &json, e->retry_after);
 }
 

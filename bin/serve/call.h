@@ -22,6 +22,7 @@ struct call {
     struct room *room;
     struct MHD_Connection *connection;
     const struct route *route;
+    enum api api;          /* of its errors */
     char     method[16], path[512];
     char     id[STORE_ID]; /* the part of the path where the route has {id} */
     struct buffer body;

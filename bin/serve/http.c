@@ -195,7 +195,7 @@ static struct call *begin(struct http *h, struct MHD_Connection *connection,
     if (strlen(url) >= sizeof c->path)
         api_fail(&e, 414, "path_too_long", "the path is too long");
     else
-        c->route = route_find(method, url, c->id, &e);
+        c->route = route_find(method, url, c->id, &c->api, &e);
     identify(h, c);
     if (!c->error.status)
         c->error = e;

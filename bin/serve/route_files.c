@@ -1,4 +1,5 @@
 /* route_files.c - files and batches. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,14 +24,27 @@ static void reply(struct call *c, int err, struct buffer *json)
         call_json(c, 200, json);
 }
 
-/* The page of a list that is asked for. */
-static uint32_t page(const struct call *c, const char **behind)
+/* The page of a list that is asked for; 0: refused. */
+static uint32_t page(struct call *c, const char **behind)
 {
     const char *limit = call_argument(c, "limit");
     const char *after = call_argument(c, "after");
-    long n = limit ? strtol(limit, NULL, 10) : PAGE;
+    char *end = NULL;
+    long n = limit ? strtol(limit, &end, 10) : PAGE;
     *behind = after ? after : "";
-    return n < 1 ? 1 : n > PAGE_MAX ? PAGE_MAX : (uint32_t)n;
+    if (n >= 1 && n <= PAGE_MAX && (!end || !*end))
+        return (uint32_t)n;
+    snprintf(c->error.field, sizeof c->error.field, "limit");
+    api_fail(&c->error, 400, "invalid_request",
+             "limit: it is not a number from 1 to %d", PAGE_MAX);
+    return 0;
+}
+
+/* An id that is not there was that of `after`. */
+static void name_after(struct call *c)
+{
+    if (c->room->store && c->error.status == 404)
+        snprintf(c->error.field, sizeof c->error.field, "after");
 }
 
 void route_file_make(struct call *c)
@@ -45,9 +59,10 @@ void route_file_list(struct call *c)
     const char *behind, *purpose = call_argument(c, "purpose");
     uint32_t most = page(c, &behind);
     struct store *s = store_of(c);
-    if (s)
+    if (s && most)
         reply(c, store_file_list(s, purpose ? purpose : "", behind, most,
                                  &json, &c->error), &json);
+    name_after(c);
 }
 
 void route_file_get(struct call *c)
@@ -102,8 +117,9 @@ void route_batch_list(struct call *c)
     const char *behind;
     uint32_t most = page(c, &behind);
     struct store *s = store_of(c);
-    if (s)
+    if (s && most)
         reply(c, store_batch_list(s, behind, most, &json, &c->error), &json);
+    name_after(c);
 }
 
 void route_batch_get(struct call *c)

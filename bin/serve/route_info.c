@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bin/serve/api/convert.h"
 #include "bin/serve/ask.h"
 #include "bin/serve/metrics.h"
 #include "bin/serve/routes.h"
@@ -105,8 +106,12 @@ void route_tokenize(struct call *c)
     else if (jv_is_type(text, JV_STRING))
         err = sluice_tokenize(c->room->text, text->text, text->bytes, &ids);
     else
-        api_fail(&c->error, 400, "invalid_request",
-                 "there is neither a prompt, a text, nor messages");
+        convert_refuse(&c->error, "prompt",
+                       "there is neither a text nor are there messages");
+    if (err && text)
+        snprintf(c->error.field, sizeof c->error.field, "prompt");
+    else if (err)
+        snprintf(c->error.field, sizeof c->error.field, "messages");
     if (err)
         api_fail(&c->error, err == -ENOMEM ? 503 : 400, "invalid_request",
                  "%s", *e.text ? e.text : "no memory for the ids");
@@ -127,16 +132,15 @@ static uint32_t *read_ids(struct call *c, const struct jv *list, size_t *count)
     for (const struct jv *v = jv_first(list); v && ids; v = jv_next(list, v)) {
         int64_t id;
         if (!jv_integer(v, &id) || id < 0 || id >= vocab) {
-            api_fail(&c->error, 400, "invalid_request",
-                     "tokens: there is something that is no id");
+            convert_refuse(&c->error, "tokens",
+                           "there is something that is no id");
             free(ids);
             return NULL;
         }
         ids[(*count)++] = (uint32_t)id;
     }
     if (!ids)
-        api_fail(&c->error, 400, "invalid_request",
-                 "tokens: it is not a list of ids");
+        convert_refuse(&c->error, "tokens", "it is not a list of ids");
     return ids;
 }
 

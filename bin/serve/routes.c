@@ -77,14 +77,17 @@ static bool matches(const char *form, const char *path, char id[STORE_ID])
 }
 
 const struct route *route_find(const char *method, const char *path,
-                               char id[STORE_ID], struct api_error *e)
+                               char id[STORE_ID], enum api *api,
+                               struct api_error *e)
 {
     bool there = false;
+    *api = API_OPENAI;
     if (!strcmp(method, "HEAD"))
         method = "GET";
     for (const struct route *r = routes; r->method; r++) {
         if (!matches(r->path, path, id))
             continue;
+        *api = r->api;
         if (!strcmp(r->method, method))
             return r;
         there = true;

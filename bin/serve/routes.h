@@ -23,9 +23,11 @@ struct route {
 /* Ended by a method that is NULL. */
 extern const struct route routes[];
 
-/* The route, or NULL with *e: 404, or 405. Fills `id`. */
+/* The route, or NULL with *e: 404, or 405. Fills `id`, and the API that errors
+ * at this path have. */
 const struct route *route_find(const char *method, const char *path,
-                               char id[STORE_ID], struct api_error *e);
+                               char id[STORE_ID], enum api *api,
+                               struct api_error *e);
 
 /* route_chat.c */
 void route_chat(struct call *c);

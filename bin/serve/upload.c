@@ -1,8 +1,11 @@
 #include "bin/serve/upload.h"
 
 #include <microhttpd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "bin/serve/api/convert.h"
 
 enum { POST_BUFFER = 65536, PURPOSE_MAX = 31 };
 
@@ -19,10 +22,10 @@ static enum MHD_Result part(void *arg, enum MHD_ValueKind kind,
     if (!strcmp(key, "purpose")) {
         buffer_put(&u->purpose, data, size);
         if (u->purpose.count > PURPOSE_MAX)
-            api_fail(e, 400, "invalid_request", "purpose is too long");
+            convert_refuse(e, "purpose", "it is too long");
     } else if (!strcmp(key, "file")) {
         if (!offset && u->has_file)
-            api_fail(e, 400, "invalid_request", "there are two files");
+            convert_refuse(e, "file", "there are two");
         else if (!offset) {
             u->has_file = true;
             store_upload_begin(u->file.store, &u->file, e);
@@ -32,6 +35,7 @@ static enum MHD_Result part(void *arg, enum MHD_ValueKind kind,
         if (!e->status)
             store_upload_put(&u->file, data, size, e);
     } else if (strncmp(key, "expires_after", 13)) {
+        snprintf(e->field, sizeof e->field, "%.80s", key);
         api_fail(e, 400, "unknown_field", "%.80s: this field is not known",
                  key);
     }
@@ -75,9 +79,9 @@ int upload_end(struct call *c, struct buffer *json)
         api_fail(e, 400, "invalid_request", "the multipart body is cut off");
     u->post = NULL;
     if (!u->has_file)
-        api_fail(e, 400, "invalid_request", "there is no file");
+        convert_refuse(e, "file", "there is none");
     if (!u->purpose.count)
-        api_fail(e, 400, "invalid_request", "there is no purpose");
+        convert_refuse(e, "purpose", "there is none");
     if (e->status)
         return -1;
     snprintf(u->file.file.purpose, sizeof u->file.file.purpose, "%s",

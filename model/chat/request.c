@@ -426,7 +426,7 @@ int request_read(struct request *q, const struct jv *body,
     const struct jv *messages = jv_get(body, "messages");
     const struct jv *prompt = jv_get(body, "prompt");
     if (!jv_is_type(body, JV_OBJECT))
-        return refusal_set(r, "", "it is not an object");
+        return refusal_set(r, "", "the request is not an object");
     q->is_chat = messages && (!jv_is_empty(messages) || jv_is_empty(prompt));
     q->prompts = 1;
     if (q->is_chat && !jv_is_empty(prompt))

@@ -285,8 +285,42 @@ for name, path, body, status, code in [
     verdict(got == status and e.get("code") == code and e.get("message") and
             e.get("type") == "invalid_request_error" and "param" in e,
             "%s: %d %s" % (name, status, code), (got, answer))
-verdict(s.post("/v1/chat/completions", chat(temperature=-1))[1]["error"]
-        ["param"] == "temperature", "an error names its field")
+named, long = [], "x y z " * 1000
+for method, path, body, status, param in [
+    ("POST", "/v1/chat/completions", chat(temperature=-1), 400,
+     "temperature"),
+    ("POST", "/v1/chat/completions", chat(long), 400, "messages"),
+    ("POST", "/v1/chat/completions", chat(stop=5), 400, "stop"),
+    ("POST", "/v1/chat/completions", chat(response_format={"type": "x"}), 400,
+     "response_format.type"),
+    ("POST", "/v1/completions", {"prompt": long}, 400, "prompt"),
+    ("POST", "/v1/completions", {"prompt": ""}, 400, "prompt"),
+    ("POST", "/v1/completions", {"prompt": "a", "echo": True, "stream": True},
+     400, "echo"),
+    ("POST", "/v1/responses", {"input": long}, 400, "input"),
+    ("POST", "/v1/responses", {"input": [{"role": "x", "content": "a"}],
+                               "instructions": "b"}, 400, "input.role"),
+    ("POST", "/v1/responses", {"input": "a", "max_output_tokens": 0}, 400,
+     "max_output_tokens"),
+    ("POST", "/v1/responses", {"input": "a", "reasoning": {"effort": "x"}},
+     400, "reasoning.effort"),
+    ("POST", "/v1/responses", {"input": "a", "tools": 5}, 400, "tools"),
+    ("POST", "/v1/responses", {"input": "a", "metadata": 5}, 400, "metadata"),
+    ("POST", "/v1/responses", {"input": "a", "text": {"format": {
+        "type": "json_schema", "name": "a", "schema": {"type": "frob"}}}},
+     400, "text.format"),
+    ("POST", "/tokenize", {}, 400, "prompt"),
+    ("POST", "/tokenize", {"messages": 5}, 400, "messages"),
+    ("POST", "/detokenize", {"tokens": [-1]}, 400, "tokens"),
+]:
+    got, _, e = s.ask(method, path, body)
+    e = json.loads(e)["error"]
+    if got != status or e["param"] != param or (
+            "positions" not in e["message"] and
+            "empty" not in e["message"] and
+            not e["message"].startswith(param + ": ")):
+        named.append((path, body, got, e))
+verdict(not named, "an error names its field as the client does", named)
 verdict(s.ask("GET", "/v1/chat/completions")[0] == 405,
         "GET where POST belongs: 405")
 for name, body, status, kind in [
@@ -296,10 +330,20 @@ for name, body, status, kind in [
     ("an image", {**ask, "messages": [{"role": "user", "content": [
         {"type": "image", "source": {}}]}]}, 400, "invalid_request_error"),
     ("an unknown field", {**ask, "frob": 1}, 400, "invalid_request_error"),
+    ("stop_sequences: no list", {**ask, "stop_sequences": 5}, 400,
+     "invalid_request_error"),
+    ("thinking: no object", {**ask, "thinking": "x"}, 400,
+     "invalid_request_error"),
 ]:
     got, answer = s.post("/v1/messages", body)
     verdict(got == status and answer["type"] == "error" and
-            answer["error"]["type"] == kind, "Anthropic's API, %s: %d %s" %
+            answer["error"]["type"] == kind and
+            name.partition(":")[0] in (name, answer["error"]["message"]
+                                       .partition(":")[0].partition(".")[0]),
+            "Anthropic's API, %s: %d %s" %
             (name, status, kind), (got, answer))
+status, _, e = s.ask("GET", "/v1/messages")
+verdict(status == 405 and json.loads(e)["type"] == "error",
+        "a wrong method has the shape of the path's API", e)
 verdict(s.stop() == 0, "SIGTERM ends it with 0")
 done()

@@ -361,21 +361,23 @@ static void test_keys(void **state)
 static void test_paths(void **state)
 {
     char id[STORE_ID] = "";
+    enum api api;
     struct api_error e = { 0 };
     (void)state;
-    const struct route *r = route_find("GET", "/v1/files/a-1/content", id, &e);
+    const struct route *r = route_find("GET", "/v1/files/a-1/content", id,
+                                       &api, &e);
     assert_non_null(r);
     assert_string_equal(id, "a-1");
     assert_string_equal(r->path, "/v1/files/{id}/content");
-    assert_null(route_find("GET", "/v1/files//content", id, &e));
+    assert_null(route_find("GET", "/v1/files//content", id, &api, &e));
     assert_int_equal(e.status, 404);
     e.status = 0;
-    assert_null(route_find("GET", "/v1/files/a/b/content", id, &e));
+    assert_null(route_find("GET", "/v1/files/a/b/content", id, &api, &e));
     assert_int_equal(e.status, 404);
     e.status = 0;
-    assert_null(route_find("PUT", "/v1/files", id, &e));
+    assert_null(route_find("PUT", "/v1/files", id, &api, &e));
     assert_int_equal(e.status, 405);
-    assert_non_null(route_find("HEAD", "/health", id, &e));
+    assert_non_null(route_find("HEAD", "/health", id, &api, &e));
 }
 
 int main(void)

@@ -37,10 +37,9 @@ static const char *anthropic_type(int status)
     case 404: return "not_found_error";
     case 413: return "request_too_large";
     case 429: return "rate_limit_error";
-    case 500: return "api_error";
     case 503: return "overloaded_error";
-    default: return "invalid_request_error";
     }
+    return status >= 500 ? "api_error" : "invalid_request_error";
 }
 
 static const char *openai_type(int status)

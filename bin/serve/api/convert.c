@@ -1,6 +1,7 @@
 #include "bin/serve/api/convert.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "model/json/jv_write.h"
 
@@ -20,6 +21,37 @@ void convert_raw(struct buffer *out, const struct jv *v)
 void convert_string(struct buffer *out, const struct jv *v)
 {
     jv_write_line_string(out, v->text, v->bytes);
+}
+
+void convert_back(struct api_error *e, enum api api)
+{
+    static const char *const name[][3] = {
+        { "max_tokens", "max_tokens", "max_output_tokens" },
+        { "response_format", "response_format", "text.format" },
+        { "reasoning_effort", "output_config.effort", "reasoning.effort" },
+        { "messages", "messages", "input" },
+        { "stop", "stop_sequences", "stop" },
+    };
+    char text[sizeof e->text], field[sizeof e->field];
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        const char *ours = name[i][0];
+        size_t n = strlen(ours);
+        if (api == API_OPENAI || strncmp(e->field, ours, n) ||
+            !strchr(".[", e->field[n])) /* or its end */
+            continue;
+        bool said = !strncmp(e->text, e->field, strlen(e->field));
+        const char *rest = e->field + n;
+        if (*rest == '[' && strchr(rest, ']'))
+            rest = strchr(rest, ']') + 1;
+        snprintf(field, sizeof field, "%s%s", name[i][api], rest);
+        if (said) {
+            snprintf(text, sizeof text, "%s%s", field,
+                     e->text + strlen(e->field));
+            memcpy(e->text, text, sizeof text);
+        }
+        memcpy(e->field, field, sizeof field);
+        return;
+    }
 }
 
 int convert_fields(struct buffer *out, const struct jv *body,

@@ -26,6 +26,10 @@ void convert_turns(struct buffer *out, const struct jv *body);
  * member. */
 void convert_echo(struct buffer *out, const struct jv *body);
 
+/* A refusal of the chat request that was made, in the words of the client's:
+ * its field is called otherwise there, and messages have other numbers. */
+void convert_back(struct api_error *e, enum api api);
+
 /* ---- for the two ---- */
 
 /* A field that is copied; NULL `as`: under its own name. `as` "": it says

@@ -295,10 +295,11 @@ static int put_choice(struct buffer *out, const struct jv *choice,
 static int put_thinking(struct buffer *out, const struct jv *body,
                         struct api_error *e)
 {
-    const struct jv *type = jv_get(jv_get(body, "thinking"), "type");
+    const struct jv *thinking = jv_get(body, "thinking");
+    const struct jv *type = jv_get(thinking, "type");
     const struct jv *effort = jv_get(jv_get(body, "output_config"), "effort");
     bool on = jv_is(type, "enabled") || jv_is(type, "adaptive");
-    if (type && !on && !jv_is(type, "disabled"))
+    if (!jv_is_empty(thinking) && !on && !jv_is(type, "disabled"))
         return convert_refuse(e, "thinking.type",
                               "it is none of enabled, adaptive and disabled");
     buffer_format(out, ",\"thinking\":%s", on ? "true" : "false");

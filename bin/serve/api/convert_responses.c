@@ -214,6 +214,8 @@ static int put_tools(struct buffer *out, const struct jv *tools,
     const char *comma = "";
     if (jv_is_empty(tools))
         return 0;
+    if (tools->type != JV_ARRAY)
+        return convert_refuse(e, "tools", "it is not a list");
     buffer_text(out, ",\"tools\":[");
     for (const struct jv *t = jv_first(tools); t; t = jv_next(tools, t)) {
         if (!jv_is(jv_get(t, "type"), "function") ||
@@ -295,8 +297,11 @@ int convert_responses(struct buffer *out, const struct jv *body,
         return api_fail(e, 400, "invalid_request", "the body is not an object");
     const struct jv *effort = jv_get(jv_get(body, "reasoning"), "effort");
     const struct jv *cut = jv_get(body, "truncation");
+    const struct jv *meta = jv_get(body, "metadata");
     if (cut && !jv_is(cut, "disabled"))
         return convert_refuse(e, "truncation", "only disabled is served");
+    if (meta && meta->type != JV_OBJECT)
+        return convert_refuse(e, "metadata", "it is not an object");
     buffer_text(out, "{\"n\":1");
     int err = convert_fields(out, body, fields, e);
     if (!err && effort) {

@@ -61,6 +61,7 @@ struct store_batch *store_find_batch(struct store *s, const char *id)
 
 static int missing(struct api_error *e, const char *id)
 {
+    snprintf(e->field, sizeof e->field, "id");
     return api_fail(e, 404, "not_found", "there is no batch %.80s", id);
 }
 
@@ -197,13 +198,17 @@ static int check(struct store *s, const struct jv *body,
     const struct jv *input = jv_get(body, "input_file_id");
     const struct jv *endpoint = jv_get(body, "endpoint");
     const struct jv *meta = jv_get(body, "metadata");
+    if (body->type != JV_OBJECT)
+        return api_fail(e, 400, "invalid_request", "the body is not an object");
     for (const struct jv *k = jv_first(body); k; k = jv_next(body, k)) {
         size_t i = 0;
         while (i < 5 && !jv_is(k, known[i]))
             i++;
-        if (i == 5 && !jv_is_empty(k + 1))
-            return api_fail(e, 400, "unknown_field",
-                            "%.80s: this field is not known", k->text);
+        if (i < 5 || jv_is_empty(k + 1))
+            continue;
+        snprintf(e->field, sizeof e->field, "%.80s", k->text);
+        return api_fail(e, 400, "unknown_field",
+                        "%.80s: this field is not known", k->text);
     }
     if (!jv_is_type(input, JV_STRING) || !store_find_file(s, input->text)) {
         snprintf(e->field, sizeof e->field, "input_file_id");
@@ -217,10 +222,11 @@ static int check(struct store *s, const struct jv *body,
                         "endpoint: it is neither /v1/chat/completions nor "
                         "/v1/completions");
     }
-    if (meta && meta->type != JV_OBJECT)
-        return api_fail(e, 400, "invalid_request",
-                        "metadata: it is not an object");
-    return 0;
+    if (!meta || meta->type == JV_OBJECT)
+        return 0;
+    snprintf(e->field, sizeof e->field, "metadata");
+    return api_fail(e, 400, "invalid_request",
+                    "metadata: it is not an object");
 }
 
 /* Its input gets a second name: the first may be deleted. */
