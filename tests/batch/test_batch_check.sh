@@ -51,6 +51,6 @@ $S batch "$D/m" --check "$D/in" -i "$D/in" 2> "$D/err"
 verdict $? 'no -i beside it; no such file'
 echo '{"custom_id":"r","prompt":[1,2],"max_tokens":100000000}' > "$D/in"
 $S batch "$D/m" --check "$D/in" -m 96M -t 1 > "$D/out" 2> "$D/err" &&
-    grep -q '1 requests, 2 prompt ids, at most [0-9]* new ones' "$D/out"
+    grep -q '1 request, 2 prompt ids, at most [0-9]* new ones' "$D/out"
 verdict $? 'a limit above the room: the context is what the budget holds'
 echo "1..$n"
