@@ -350,10 +350,9 @@ int cmd_batch(int argc, char **argv)
         "command line, 3 the job ended and a line has an error for an answer, "
         "or none has an answer; 128 + N: signal N ended it.",
         table, sizeof table / sizeof *table };
-    int words = opt_parse(&cmd, argc, argv, &b.model, 1);
-    if (words < 0)
-        return opt_status(words);
-    if (words != 1)
-        return opt_usage_error(&cmd, "batch needs the folder of a model");
+    int ended = opt_parse_one(&cmd, argc, argv, &b.model,
+                              "batch needs the folder of a model");
+    if (ended >= 0)
+        return ended;
     return start(&cmd, &b);
 }

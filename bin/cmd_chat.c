@@ -382,11 +382,10 @@ int cmd_chat(int argc, char **argv)
         "and only the answers are printed.",
         table, sizeof table / sizeof *table };
     struct k3_options o;
-    int words = opt_parse(&cmd, argc, argv, &c.model, 1);
-    if (words < 0)
-        return opt_status(words);
-    if (words != 1)
-        return opt_usage_error(&cmd, "chat needs the folder of a model");
+    int ended = opt_parse_one(&cmd, argc, argv, &c.model,
+                              "chat needs the folder of a model");
+    if (ended >= 0)
+        return ended;
     if (c.max > MAX_TOKENS)
         return opt_usage_error(&cmd, "-n is at most %d", MAX_TOKENS);
     if (c.effort && !conversation_effort(c.effort))

@@ -163,11 +163,10 @@ int cmd_pack(int argc, char **argv)
         "pack that was interrupted continues where it stopped.",
         table, sizeof table / sizeof *table };
     const char *model = NULL;
-    int words = opt_parse(&cmd, argc, argv, &model, 1);
-    if (words < 0)
-        return opt_status(words);
-    if (words != 1)
-        return opt_usage_error(&cmd, "pack needs the folder of a model");
+    int ended = opt_parse_one(&cmd, argc, argv, &model,
+                              "pack needs the folder of a model");
+    if (ended >= 0)
+        return ended;
     uint32_t what = SIDECAR_TRUNK | SIDECAR_SCALES;
     if (a.only && !strcmp(a.only, "trunk"))
         what = SIDECAR_TRUNK;

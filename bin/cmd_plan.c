@@ -306,10 +306,9 @@ int cmd_plan(int argc, char **argv)
         "token would take. Needs only the model's config.json.",
         table, sizeof table / sizeof *table };
     const char *model = NULL;
-    int words = opt_parse(&cmd, argc, argv, &model, 1);
-    if (words < 0)
-        return opt_status(words);
-    if (words != 1)
-        return opt_usage_error(&cmd, "plan needs the folder of a model");
+    int ended = opt_parse_one(&cmd, argc, argv, &model,
+                              "plan needs the folder of a model");
+    if (ended >= 0)
+        return ended;
     return plan(&cmd, &a, model);
 }

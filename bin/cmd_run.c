@@ -533,11 +533,10 @@ int cmd_run(int argc, char **argv)
         "Generate from one prompt.", table, sizeof table / sizeof *table };
     const char *model = NULL;
     struct k3_options o;
-    int words = opt_parse(&cmd, argc, argv, &model, 1);
-    if (words < 0)
-        return opt_status(words);
-    if (words != 1)
-        return opt_usage_error(&cmd, "run needs the folder of a model");
+    int ended = opt_parse_one(&cmd, argc, argv, &model,
+                              "run needs the folder of a model");
+    if (ended >= 0)
+        return ended;
     if (r.a.max > MAX_TOKENS)
         return opt_usage_error(&cmd, "-n is at most %d", MAX_TOKENS);
     const char *wrong = check(&r.a);

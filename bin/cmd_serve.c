@@ -344,11 +344,10 @@ int cmd_serve(int argc, char **argv)
         "is at /. bin/serve/README.md has a command for every path.",
         table, sizeof table / sizeof *table };
     struct k3_options k;
-    int words = opt_parse(&cmd, argc, argv, &o->model, 1);
-    if (words < 0)
-        return opt_status(words);
-    if (words != 1)
-        return opt_usage_error(&cmd, "serve needs the folder of a model");
+    int ended = opt_parse_one(&cmd, argc, argv, &o->model,
+                              "serve needs the folder of a model");
+    if (ended >= 0)
+        return ended;
     const char *wrong = session_options(&o->s, &k);
     if (!wrong)
         wrong = check(o);

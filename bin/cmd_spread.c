@@ -238,17 +238,13 @@ int cmd_spread(int argc, char **argv)
         "interrupted continues where it stopped.",
         table, sizeof table / sizeof *table };
     const char *model = NULL, *wrong;
-    int status, words = opt_parse(&cmd, argc, argv, &model, 1);
-    if (words < 0)
-        status = opt_status(words);
-    else if (words != 1)
-        status = opt_usage_error(&cmd, "spread needs the folder of a model");
-    else if ((wrong = check(&a)))
+    int status = opt_parse_one(&cmd, argc, argv, &model,
+                               "spread needs the folder of a model");
+    if (status < 0 && (wrong = check(&a)))
         status = opt_usage_error(&cmd, "%s", wrong);
-    else if (a.jobs > WORK_JOBS_MAX)
-        status = opt_usage_error(&cmd, "--jobs is at most %d",
-                                 WORK_JOBS_MAX);
-    else {
+    if (status < 0 && a.jobs > WORK_JOBS_MAX)
+        status = opt_usage_error(&cmd, "--jobs is at most %d", WORK_JOBS_MAX);
+    if (status < 0) {
         if (!a.jobs)
             a.jobs = 2 * k3_threads_or_default(0);
         a.jobs = a.jobs > WORK_JOBS_MAX ? WORK_JOBS_MAX : a.jobs;

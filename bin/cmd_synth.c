@@ -203,15 +203,12 @@ int cmd_synth(int argc, char **argv)
         "of config.json.",
         table, OWN_OPTIONS + a.fields
     };
-    const char *words[1];
-    int n = opt_parse(&cmd, argc, argv, words, 1);
-    if (n < 0)
-        return opt_status(n);
-    if (n < 1)
-        return opt_usage_error(&cmd, "synth needs a folder to write to");
+    int ended = opt_parse_one(&cmd, argc, argv, &a.o.dir,
+                              "synth needs a folder to write to");
+    if (ended >= 0)
+        return ended;
     if (!a.o.preset)
         return opt_usage_error(&cmd, "synth needs --preset %s",
                                synth_presets());
-    a.o.dir = words[0];
     return start(&cmd, &a);
 }

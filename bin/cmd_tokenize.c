@@ -315,12 +315,10 @@ int cmd_tokenize(int argc, char **argv)
         .count = sizeof table / sizeof *table,
     };
     const char *dir;
-    int words = opt_parse(&command, argc, argv, &dir, 1);
-    if (words < 0)
-        return opt_status(words);
-    if (words == 0)
-        return opt_usage_error(&command, "tokenize needs the folder of a "
-                               "model");
+    int ended = opt_parse_one(&command, argc, argv, &dir,
+                              "tokenize needs the folder of a model");
+    if (ended >= 0)
+        return ended;
     if (w.o.text && w.o.file)
         return opt_usage_error(&command, "give -p or -f, not both");
     if ((w.o.chat || w.o.reply) && !w.o.lines)

@@ -192,11 +192,10 @@ int cmd_verify(int argc, char **argv)
         "that was interrupted continues where it stopped.",
         table, sizeof table / sizeof *table };
     const char *model = NULL;
-    int words = opt_parse(&cmd, argc, argv, &model, 1);
-    if (words < 0)
-        return opt_status(words);
-    if (words != 1)
-        return opt_usage_error(&cmd, "verify needs the folder of a model");
+    int ended = opt_parse_one(&cmd, argc, argv, &model,
+                              "verify needs the folder of a model");
+    if (ended >= 0)
+        return ended;
     if (a.threads > TEAM_THREADS_MAX)
         return opt_usage_error(&cmd, "--threads is at most %d",
                                TEAM_THREADS_MAX);

@@ -118,33 +118,31 @@ int file_read_all(int fd, void *to, uint64_t bytes, uint64_t at)
     return 0;
 }
 
-int file_write_all(int fd, const void *from, uint64_t bytes, uint64_t at)
+/* At a place, or where the descriptor stands. */
+static int write_all(int fd, const char *next, uint64_t bytes,
+                     const uint64_t *at)
 {
-    for (const char *next = from; bytes;) {
-        ssize_t n = pwrite(fd, next, bytes, (off_t)at);
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t n = at ? pwrite(fd, next + done, bytes - done,
+                                (off_t)(*at + done))
+                       : write(fd, next + done, bytes - done);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
             return n < 0 ? -errno : -EIO;
-        next += n;
-        bytes -= (size_t)n;
-        at += (size_t)n;
+        done += (uint64_t)n;
     }
     return 0;
 }
 
+int file_write_all(int fd, const void *from, uint64_t bytes, uint64_t at)
+{
+    return write_all(fd, from, bytes, &at);
+}
+
 int file_append_all(int fd, const void *from, uint64_t bytes)
 {
-    for (const char *next = from; bytes;) {
-        ssize_t n = write(fd, next, bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        next += n;
-        bytes -= (size_t)n;
-    }
-    return 0;
+    return write_all(fd, from, bytes, NULL);
 }
 
 int file_first(const char *path, int flags, void *to, uint32_t bytes)

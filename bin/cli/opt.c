@@ -244,3 +244,12 @@ int opt_parse(const struct opt_command *cmd, int argc, char **argv,
     }
     return count;
 }
+
+int opt_parse_one(const struct opt_command *cmd, int argc, char **argv,
+                  const char **word, const char *needs)
+{
+    int words = opt_parse(cmd, argc, argv, word, 1);
+    if (words < 0)
+        return opt_status(words);
+    return words ? -1 : opt_usage_error(cmd, "%s", needs);
+}

@@ -65,6 +65,10 @@ enum { OPT_HELPED = -1, OPT_WRONG = -2 };
  * after printing --help to stdout, or OPT_WRONG after printing why. */
 int opt_parse(const struct opt_command *cmd, int argc, char **argv,
               const char **words, int max);
+/* The same for a command with one word, which is needed: `needs` says so. -1,
+ * or the exit status of a command that ends here. */
+int opt_parse_one(const struct opt_command *cmd, int argc, char **argv,
+                  const char **word, const char *needs);
 /* Has the command that was parsed last this option? For hints; while that
  * command runs. */
 bool opt_takes(const char *name);

@@ -55,6 +55,16 @@ static int missing(const struct source *s, enum place place, const char *name)
                      path_of(s, place), name);
 }
 
+/* A field that has to be there; NULL: *code says why not. */
+static json_t *need(const struct source *s, enum place place, const char *name,
+                    const char *alias, int *code)
+{
+    json_t *value = find(s, place, name, alias, code);
+    if (!value && !*code)
+        *code = missing(s, place, name);
+    return *code ? NULL : value;
+}
+
 static int malformed(const struct source *s, enum place place, const char *name,
                      const char *should_be)
 {
@@ -155,11 +165,9 @@ static int read_wholes(struct config *c, const struct source *s)
     for (size_t i = 0; i < sizeof whole_fields / sizeof *whole_fields; i++) {
         const struct whole_field *f = &whole_fields[i];
         int code;
-        json_t *value = find(s, f->place, f->name, f->alias, &code);
-        if (code)
-            return code;
+        json_t *value = need(s, f->place, f->name, f->alias, &code);
         if (!value)
-            return missing(s, f->place, f->name);
+            return code;
         if (!json_is_integer(value))
             return malformed(s, f->place, f->name, "a whole number");
         json_int_t number = json_integer_value(value);
@@ -178,11 +186,9 @@ static int read_reals(struct config *c, const struct source *s)
     for (size_t i = 0; i < sizeof real_fields / sizeof *real_fields; i++) {
         const struct real_field *f = &real_fields[i];
         int code;
-        json_t *value = find(s, f->place, f->name, f->alias, &code);
-        if (code)
-            return code;
+        json_t *value = need(s, f->place, f->name, f->alias, &code);
         if (!value)
-            return missing(s, f->place, f->name);
+            return code;
         if (!json_is_number(value))
             return malformed(s, f->place, f->name, "a number");
         double number = json_number_value(value);

@@ -24,20 +24,13 @@
 
 #include "tests/fault/shards.h"
 #include "tests/skip.h"
+#include "tests/unit/own_malloc.h"
 
 #define READS    100u
 #define NOBODY   65534u
 #define PINNABLE (64u << 10) /* bytes that may be locked */
 
 #define SYSFS    "/sys/kernel/mm/transparent_hugepage/enabled"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
 
 static struct shards shards;
 
@@ -209,7 +202,7 @@ static void soft_descriptors(void)
     read_all(&o, &f);
 }
 
-#ifndef SANITIZED
+#if OWN_MALLOC
 static void no_memory(void)
 {
     struct rlimit lim = { (rlim_t)1 << 30, (rlim_t)1 << 30 };
@@ -227,7 +220,7 @@ static void limits(void **state)
     in_child(unasked);
     in_child(few_descriptors);
     in_child(soft_descriptors);
-#ifndef SANITIZED /* which maps more than that for itself */
+#if OWN_MALLOC /* a sanitizer maps more than that for itself */
     in_child(no_memory);
 #endif
 }

@@ -1,5 +1,5 @@
-/* own_malloc.h - may a test bring a malloc of its own? Not under sanitizers,
- * which bring theirs. */
+/* own_malloc.h - may a test bring a malloc of its own, or count memory? Not
+ * under sanitizers, which bring theirs. */
 #ifndef TESTS_UNIT_OWN_MALLOC_H
 #define TESTS_UNIT_OWN_MALLOC_H
 

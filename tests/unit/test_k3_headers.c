@@ -18,14 +18,7 @@
 #include "model/tools/synth.h"
 #include "tests/skip.h"
 #include "tests/unit/ckpt_files.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
+#include "tests/unit/own_malloc.h"
 
 /* KDA and MLA layers 11 and 12 (from 0): where their first run begins. */
 static void check_layer(const struct ckpt *k, uint32_t layer, uint64_t first)
@@ -74,7 +67,7 @@ static void test_open(void **state)
     ckpt_close(k);
     config_free(&c);
     ckpt_files_remove(dir);
-#ifndef SANITIZED
+#if OWN_MALLOC
     getrusage(RUSAGE_SELF, &usage);
     assert_in_range(usage.ru_maxrss, 1, 200 << 10);
 #else
