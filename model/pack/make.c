@@ -2,7 +2,6 @@
  * in any, and give them their place in the file in order again. */
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,11 +32,8 @@ struct maker {
     uint64_t tables_bytes;
     uint32_t *crc_of_block; /* of what each decodes to */
 
-    pthread_mutex_t lock;
-    pthread_cond_t  turn;
-    uint32_t placed; /* things */
-    uint64_t at;     /* where the next one goes */
-    bool     failed;
+    struct turns turns; /* of things, to their places */
+    uint64_t at;        /* where the next one goes */
     struct error *error;
 };
 
@@ -170,21 +166,15 @@ static int open_bench(void *arg, void **out)
 static bool place(struct maker *m, uint32_t thing, uint32_t bytes,
                   uint64_t align, uint64_t read, uint64_t *at)
 {
-    pthread_mutex_lock(&m->lock);
-    while (!m->failed && m->placed != thing)
-        pthread_cond_wait(&m->turn, &m->lock);
-    bool ours = !m->failed;
-    if (ours) {
-        *at = m->at = round_up(m->at, align);
-        m->at += bytes;
-        m->placed++;
-        m->p->done_bytes += read;
-        if (m->o->progress)
-            m->o->progress(m->o->arg, m->p->done_bytes, m->p->all_bytes);
-        pthread_cond_broadcast(&m->turn);
-    }
-    pthread_mutex_unlock(&m->lock);
-    return ours;
+    if (!turns_begin(&m->turns, thing))
+        return false;
+    *at = m->at = round_up(m->at, align);
+    m->at += bytes;
+    m->p->done_bytes += read;
+    if (m->o->progress)
+        m->o->progress(m->o->arg, m->p->done_bytes, m->p->all_bytes);
+    turns_end(&m->turns);
+    return true;
 }
 
 /* Write a thing in its place. */
@@ -239,12 +229,12 @@ static int do_block(struct maker *m, struct bench *b, uint32_t block,
         return 0;
     m->block[block] = (struct box_ref){ at, made.bytes, made.crc };
     m->crc_of_block[block] = made.source_crc;
-    pthread_mutex_lock(&m->lock); /* a tensor's blocks are several threads' */
+    pthread_mutex_lock(&m->turns.lock); /* several threads have its blocks */
     t->patches += made.patches;
     t->bytes += made.bytes;
     if (!index)
         t->at = at;
-    pthread_mutex_unlock(&m->lock);
+    pthread_mutex_unlock(&m->turns.lock);
     uint32_t written = m->o->assume_ratio > 0 ? U3_HEADER : made.bytes;
     return put(m, b->coded, written, at, why);
 }
@@ -293,17 +283,7 @@ static int do_thing(void *arg, void *bench, uint32_t thing, struct error *why)
     struct maker *m = arg;
     int code = thing < m->blocks ? do_block(m, bench, thing, why)
                                  : do_expert(m, bench, thing, why);
-    if (code == -EIO && !why->code)
-        error_set(why, code, "%s: what was coded decodes to other bytes: the "
-                  "memory or the processor of this machine is at fault",
-                  m->shard);
-    if (code) {
-        pthread_mutex_lock(&m->lock);
-        m->failed = true;
-        pthread_cond_broadcast(&m->turn);
-        pthread_mutex_unlock(&m->lock);
-    }
-    return code;
+    return code ? turns_fail(&m->turns, code, m->shard, why) : 0;
 }
 
 /* ---- the file ---- */
@@ -396,8 +376,7 @@ int pack_make(const struct pack_options *o, const struct pack_shard *s,
     int code = source_open(&m.source, shard, error);
     if (code)
         return code;
-    pthread_mutex_init(&m.lock, NULL);
-    pthread_cond_init(&m.turn, NULL);
+    turns_open(&m.turns);
     code = make_tables(&m);
     m.crc_of_block = calloc(m.blocks + 1, sizeof *m.crc_of_block);
     if (code || !m.crc_of_block)
@@ -406,8 +385,7 @@ int pack_make(const struct pack_options *o, const struct pack_shard *s,
         code = make_file(&m);
     free(m.tables);
     free(m.crc_of_block);
-    pthread_cond_destroy(&m.turn);
-    pthread_mutex_destroy(&m.lock);
+    turns_close(&m.turns);
     source_close(&m.source);
     return code;
 }

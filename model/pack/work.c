@@ -1,8 +1,7 @@
 #include "model/pack/work.h"
 
 #include <assert.h>
-#include <pthread.h>
-#include <stdbool.h>
+#include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -70,4 +69,49 @@ int work_run(const struct work *w, struct error *error)
         pthread_join(thread[i], NULL);
     pthread_mutex_destroy(&c.lock);
     return c.code;
+}
+
+void turns_open(struct turns *t)
+{
+    *t = (struct turns){ .next = 0 };
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->moved, NULL);
+}
+
+void turns_close(struct turns *t)
+{
+    pthread_cond_destroy(&t->moved);
+    pthread_mutex_destroy(&t->lock);
+}
+
+bool turns_begin(struct turns *t, uint32_t thing)
+{
+    pthread_mutex_lock(&t->lock);
+    while (!t->failed && t->next != thing)
+        pthread_cond_wait(&t->moved, &t->lock);
+    if (!t->failed)
+        return true;
+    pthread_mutex_unlock(&t->lock);
+    return false;
+}
+
+void turns_end(struct turns *t)
+{
+    t->next++;
+    pthread_cond_broadcast(&t->moved);
+    pthread_mutex_unlock(&t->lock);
+}
+
+int turns_fail(struct turns *t, int code, const char *source,
+               struct error *why)
+{
+    pthread_mutex_lock(&t->lock);
+    t->failed = true;
+    pthread_cond_broadcast(&t->moved);
+    pthread_mutex_unlock(&t->lock);
+    if (code == -EIO && !why->code)
+        error_set(why, code, "%s: what was coded decodes to other bytes: the "
+                  "memory or the processor of this machine is at fault",
+                  source);
+    return code;
 }

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,10 +38,7 @@ struct maker {
     struct row_range wanted[SIDECAR_PLANES]; /* of experts, by any part */
     uint64_t read_max, coded_max;            /* bytes of a thing */
     struct output out[CUTS_PARTS_MAX];
-    pthread_mutex_t lock;
-    pthread_cond_t  turn;
-    uint32_t placed; /* things that have their places */
-    bool     failed;
+    struct turns turns; /* of things, to their places */
 };
 
 struct bench {
@@ -70,23 +66,17 @@ struct need {
 static bool place(struct maker *m, uint32_t thing, struct need *need,
                   uint64_t read_bytes)
 {
-    pthread_mutex_lock(&m->lock);
-    while (!m->failed && m->placed != thing)
-        pthread_cond_wait(&m->turn, &m->lock);
-    bool ours = !m->failed;
-    for (uint32_t r = 0; r < m->parts && ours; r++)
+    if (!turns_begin(&m->turns, thing))
+        return false;
+    for (uint32_t r = 0; r < m->parts; r++)
         if (need[r].bytes) {
             need[r].at = round_up(m->out[r].at, need[r].align);
             m->out[r].at = need[r].at + need[r].bytes;
         }
-    if (ours) {
-        m->placed++;
-        if (m->s->done)
-            m->s->done(m->s->arg, read_bytes);
-        pthread_cond_broadcast(&m->turn);
-    }
-    pthread_mutex_unlock(&m->lock);
-    return ours;
+    if (m->s->done)
+        m->s->done(m->s->arg, read_bytes);
+    turns_end(&m->turns);
+    return true;
 }
 
 /* Write, and let the drive begin with it. */
@@ -189,12 +179,12 @@ static int do_block(struct maker *m, struct bench *b, uint32_t thing,
     uint64_t at = need[t->part].at;
     out->block[index] = (struct box_ref){ at, made.bytes, made.crc };
     out->crc_of_block[index] = made.source_crc;
-    pthread_mutex_lock(&m->lock); /* a matrix's blocks are several threads' */
+    pthread_mutex_lock(&m->turns.lock); /* several threads have its blocks */
     x->patches += made.patches;
     x->bytes += made.bytes;
     if (!t->block)
         x->at = at;
-    pthread_mutex_unlock(&m->lock);
+    pthread_mutex_unlock(&m->turns.lock);
     return put(m, t->part, x->coded ? b->coded : from, made.bytes, at, why);
 }
 
@@ -344,17 +334,9 @@ static int do_thing(void *arg, void *bench, uint32_t thing, struct error *why)
         [THING_BLOCK] = do_block, [THING_EXPERT] = do_expert };
     struct maker *m = arg;
     int code = todo[m->t.thing[thing].kind](m, bench, thing, why);
-    if (code == -EIO && !why->code)
-        error_set(why, code, "%s: what was coded decodes to other bytes: the "
-                  "memory or the processor of this machine is at fault",
-                  ckpt_path(m->s->k, m->s->file));
-    if (code) {
-        pthread_mutex_lock(&m->lock);
-        m->failed = true;
-        pthread_cond_broadcast(&m->turn);
-        pthread_mutex_unlock(&m->lock);
-    }
-    return code;
+    return code ? turns_fail(&m->turns, code,
+                             ckpt_path(m->s->k, m->s->file), why)
+                : 0;
 }
 
 /* The most that a thing of the shard takes. */
@@ -520,8 +502,7 @@ int spread_make(const struct spread_shard *s, struct error *error)
     int code = source_open(&m.source, ckpt_path(s->k, s->file), error);
     if (code)
         return code;
-    pthread_mutex_init(&m.lock, NULL);
-    pthread_cond_init(&m.turn, NULL);
+    turns_open(&m.turns);
     find_wanted(&m);
     code = things_list(&m.t, s, error);
     if (!code) {
@@ -535,8 +516,7 @@ int spread_make(const struct spread_shard *s, struct error *error)
         free(m.out[r].crc_of_block);
     }
     things_free(&m.t);
-    pthread_cond_destroy(&m.turn);
-    pthread_mutex_destroy(&m.lock);
+    turns_close(&m.turns);
     source_close(&m.source);
     return code;
 }
