@@ -16,11 +16,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "sched/trace/trace.h"
 #include "sched/trace/trace_internal.h"
+#include "tests/trace_file.h"
 
 #define LAYERS_MAX 6u
 #define TOP_K_MAX 5u
@@ -37,21 +37,11 @@ struct row {
     uint32_t times[LAYERS_MAX * TRACE_TIME_COLUMNS];
 };
 
-static unsigned long long seed = 20260102;
-static char path[32]; /* of a file in memory */
 static struct trace_info info;
 static struct row row[ROWS_MAX];
 static uint32_t rows, passes, sequences;
 static uint8_t file[FILE_MAX];
 static size_t file_bytes;
-
-static uint32_t rnd(uint32_t below)
-{
-    seed ^= seed >> 12;
-    seed ^= seed << 25;
-    seed ^= seed >> 27;
-    return (uint32_t)((seed * 2685821657736338717ull >> 33) % below);
-}
 
 static void invent_row(struct row *r, uint32_t step)
 {
@@ -441,27 +431,9 @@ static void refuses_what_it_cannot_hold(void **state)
     trace_close(NULL);
 }
 
-static int memory_file = -1;
-
-static int make_file(void **state)
-{
-    (void)state;
-    memory_file = memfd_create("trace", 0);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", memory_file);
-    return memory_file < 0 ? -1 : 0;
-}
-
-static int close_file(void **state)
-{
-    (void)state;
-    return close(memory_file);
-}
-
 int main(int argc, char **argv)
 {
-    if (argc > 1)
-        seed = strtoull(argv[1], NULL, 0);
-    printf("# seed %llu\n", seed);
+    begin_seed(argc, argv, 20260102);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_what_was_written),
         cmocka_unit_test(cut_anywhere),

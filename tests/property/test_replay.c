@@ -17,29 +17,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "model/sim/replay.h"
 #include "sched/cache/cache.h"
 #include "sched/trace/trace.h"
 #include "tests/skip.h"
+#include "tests/trace_file.h"
 
 #define K3 "../shared/data/traces/k3_trace.bin"
 #define KIMI "../shared/data/traces/kimi_linear_trace.bin"
 
 enum { LAYERS = 4, EXPERTS = 40, TOP_K = 4, ROWS_MAX = 12, PASSES = 60 };
-
-static unsigned long long seed = 20260103;
-static char path[32]; /* of a file in memory */
-
-static uint32_t rnd(uint32_t below)
-{
-    seed ^= seed >> 12;
-    seed ^= seed << 25;
-    seed ^= seed >> 27;
-    return (uint32_t)((seed * 2685821657736338717ull >> 33) % below);
-}
 
 /* A row's choice: low ids are popular, best ranks come back. */
 static void route(uint32_t ids[TOP_K], const uint32_t last[TOP_K])
@@ -259,27 +248,9 @@ static void dhd_is_not_fitted_to_one_trace(void **state)
     replay_free(r);
 }
 
-static int memory_file = -1;
-
-static int make_file(void **state)
-{
-    (void)state;
-    memory_file = memfd_create("trace", 0);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", memory_file);
-    return memory_file < 0 ? -1 : 0;
-}
-
-static int close_file(void **state)
-{
-    (void)state;
-    return close(memory_file);
-}
-
 int main(int argc, char **argv)
 {
-    if (argc > 1)
-        seed = strtoull(argv[1], NULL, 0);
-    printf("# seed %llu\n", seed);
+    begin_seed(argc, argv, 20260103);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replay_is_the_engine),
         cmocka_unit_test(sequences_share_slots),
