@@ -8,6 +8,8 @@
  * `bytes allow` is the gain that the bytes of both runs allow: GB an id
  * without, over GB an id with the drafter. `of it` is the gain in ids a second,
  * over that.
+ * `trunk GB` and `frames` are what the plan streams and caches: a drafter takes
+ * memory from weights, so that even one that never drafts costs bytes.
  * The drive is simulated; below the drive's rate compute must not bind.
  */
 #include <errno.h>
@@ -49,6 +51,8 @@ struct run {
 
 struct sample {
     double ids_per_s, bytes_per_id, drafted, accepted, drafts;
+    double streamed; /* bytes of the trunk in a pass, as planned */
+    uint32_t frames; /* of experts */
 };
 
 static uint64_t read_so_far(const struct run *r)
@@ -203,6 +207,10 @@ static int measure(struct bench *b, double p, struct sample *out)
         err = k3_open(&r.k, b->model, &o, &error);
     if (!err && r.d)
         err = dspark_start(r.d, r.k, &error);
+    if (!err) {
+        out->streamed = (double)k3_plan_of(r.k)->streamed_payload_bytes;
+        out->frames = k3_plan_of(r.k)->expert_frames;
+    }
     r.vocab = c.vocab;
     r.ids = calloc(n * (size_t)context, sizeof *r.ids);
     if (!err)
@@ -241,20 +249,23 @@ static int table(struct bench *b)
            "%" PRIu64 " rounds\n\n", bench_stamp(), b->sequences, b->gbps,
            b->memory >> 20, b->rounds);
     printf("   p    ids/s  GB an id   gain  bytes allow   of it  "
-           "drafts  rows  accepted\n");
+           "drafts  rows  accepted  trunk GB  frames\n");
     for (int j = 0; j <= CHANCES; j++) {
         int i = (j + CHANCES) % (CHANCES + 1); /* without first */
         struct bench_spread r = bench_spread(rate[i], b->rounds);
         if (i == CHANCES) {
-            printf("none %8.3f %9.4f\n", r.median, s[i].bytes_per_id / 1e9);
+            printf("none %8.3f %9.4f %59.3f %7" PRIu32 "\n", r.median,
+                   s[i].bytes_per_id / 1e9, s[i].streamed / 1e9, s[i].frames);
             continue;
         }
         struct bench_spread g = bench_spread(gain[i], b->rounds);
         struct bench_spread w = bench_spread(of[i], b->rounds);
         double allow = s[CHANCES].bytes_per_id / s[i].bytes_per_id;
-        printf("%.2f %8.3f %9.4f %6.2f %12.2f %7.2f %7.0f %5.0f %9.0f\n",
+        printf("%.2f %8.3f %9.4f %6.2f %12.2f %7.2f %7.0f %5.0f %9.0f %9.3f "
+               "%7" PRIu32 "\n",
                chances[i], r.median, s[i].bytes_per_id / 1e9, g.median, allow,
-               w.median, s[i].drafts, s[i].drafted, s[i].accepted);
+               w.median, s[i].drafts, s[i].drafted, s[i].accepted,
+               s[i].streamed / 1e9, s[i].frames);
         json_array_append_new(
             rows, json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:i}", "p", chances[i],
                             "ids_per_s", r.median, "gain", g.median,
