@@ -21,7 +21,7 @@
 #include "io/clock.h"
 #include "model/k3/limits.h"
 
-enum { TICK_NS = 50000000, EXPIRE_TICKS = 20 * 60, TRIM_TICKS = 20 * 5,
+enum { TICK_NS = 50000000, EXPIRE_SECONDS_MAX = 60, TRIM_TICKS = 20 * 5,
        ARENAS = 2 };
 
 static struct {
@@ -72,9 +72,19 @@ static void expire_store(struct store *s, int64_t now)
     store_expire_answers(s, now - (int64_t)serve.o.keep_seconds);
 }
 
+/* Between two looks for what has expired: no longer than things are kept. */
+static uint64_t expire_seconds(void)
+{
+    uint64_t kept = serve.o.file_seconds < serve.o.keep_seconds
+                        ? serve.o.file_seconds
+                        : serve.o.keep_seconds;
+    return kept < 1 ? 1 : kept < EXPIRE_SECONDS_MAX ? kept : EXPIRE_SECONDS_MAX;
+}
+
 static void *run_clock(void *arg)
 {
     struct room *r = &serve.room;
+    uint64_t expire_ticks = expire_seconds() * (1000000000 / TICK_NS);
     int64_t second = clock_ns(), draining = 0;
     (void)arg;
     for (uint64_t tick = 0; !serve.clock_stops; tick++) {
@@ -88,7 +98,7 @@ static void *run_clock(void *arg)
             metrics_second(r);
         pthread_mutex_unlock(&r->lock);
         http_tick(&serve.http, now);
-        if (r->store && tick % EXPIRE_TICKS == 0)
+        if (r->store && tick % expire_ticks == 0)
             expire_store(r->store, time(NULL));
         if (tick % TRIM_TICKS == 0)
             malloc_trim(0); /* of connections that have gone */
