@@ -260,7 +260,7 @@ int batch_open_model(struct batch_cmd *b)
     if (!err)
         err = find_coded(b, &f.o);
     if (!err)
-        err = choose_measure(&f, &b->a.s, b->model, &b->error);
+        err = choose_measure(&f, &b->a.s, b->model, &b->c, &b->error);
     if (err)
         return err;
     struct k3_options o;
@@ -342,7 +342,7 @@ static int forecast_check(struct batch_cmd *b, const struct batch_check *c)
     uint64_t passes = 0;
     int err = find_coded(b, &f.o);
     if (!err)
-        err = choose_measure(&f, &b->a.s, b->model, &b->error);
+        err = choose_measure(&f, &b->a.s, b->model, &b->c, &b->error);
     if (err || !choose(b, &f, c->requests, &o))
         return b->error.code;
     const struct pass_times *t = &b->forecast.pass;

@@ -7,6 +7,7 @@
 
 #include "model/k3/coded.h"
 #include "model/sim/machine.h"
+#include "model/sim/token_cost.h"
 
 enum { KERNELS_SHARE = 4 }; /* of the memory, to time the kernels in */
 
@@ -14,11 +15,14 @@ enum { KERNELS_SHARE = 4 }; /* of the memory, to time the kernels in */
 static const struct paced_drive unknown = { 3000000000, 100000 };
 
 int choose_measure(struct forecast_options *f, const struct session_args *a,
-                   const char *model, struct error *error)
+                   const char *model, const struct config *c,
+                   struct error *error)
 {
     struct forecast_machine *m = &f->machine;
-    int err = machine_kernels(m, f->o.threads,
-                              f->o.memory_bytes / KERNELS_SHARE,
+    uint64_t bytes = f->o.memory_bytes / KERNELS_SHARE;
+    if (bytes > token_weight_bytes(c))
+        bytes = token_weight_bytes(c);
+    int err = machine_kernels(m, f->o.threads, bytes,
                               f->o.parts || coded_files(f->o.sidecars), error);
     m->drives = a->drives;
     memcpy(m->drive, a->drive, a->drives * sizeof *a->drive);

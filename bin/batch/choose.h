@@ -15,10 +15,11 @@
 
 enum { CHOOSE_MAX = 256 }; /* sequences that are chosen; more if asked for */
 
-/* Fill f->machine: the kernels and the drives of this machine, or the simulated
- * drives of `a`. */
+/* Fill f->machine: the kernels, over as many weights as a token of `c` takes,
+ * and the drives of this machine, or the simulated drives of `a`. */
 int choose_measure(struct forecast_options *f, const struct session_args *a,
-                   const char *model, struct error *error);
+                   const char *model, const struct config *c,
+                   struct error *error);
 /* The best number of sequences for the budget and machine of `f` and so many
  * requests (0: not known), or `asked` if it is not 0 and fits. *out is its
  * forecast. `one` is the session's options with one sequence. */

@@ -113,7 +113,13 @@ static double measure(struct rates *t, enum rates_form form, uint32_t rows,
 
 double rates_of(struct rates *t, enum rates_form form, uint32_t rows)
 {
-    return measure(t, form, rows, clock_ns, WINDOW_NS);
+    double best = 0;
+    int64_t from = clock_ns();
+    do { /* all of few rows is less than a window: again */
+        double rate = measure(t, form, rows, clock_ns, WINDOW_NS);
+        best = rate > best ? rate : best;
+    } while (clock_ns() - from < WINDOW_NS);
+    return best;
 }
 
 /* A block of weights, spread about as trained ones are. */
