@@ -158,7 +158,7 @@ check-long: tests
 	@BUILD=$(BUILD) KILLS=200 LINES=10000 MUTATIONS=10000 REPLIES=1000000 FORMS=10000 TOOLS=20 SCHEMAS=1000 STREAMS=500 REQUESTS=10000 TOKENS=210 \
 	  SEEDS="$$(seq -s ' ' 100)" ALL=yes LIMIT=7200 sh tests/run.sh --times \
 	  _kill batch_scale sidecar fuzz/test_files property/test_reply test_forms test_calls batch_tools \
-	  grammar_schemas fuzz/test_chat replay_counts fault/test_engine fault/test_reader.c \
+	  grammar_schemas fuzz/test_chat replay_counts fault/test_engine fault/test_reader.c property/test_share property/test_packed \
 	  serve
 asan:
 	@$(MAKE) --no-print-directory check-built BUILD=$(BUILD)/asan \

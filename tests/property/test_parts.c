@@ -211,10 +211,10 @@ static void every_budget(void **state)
 {
     (void)state;
     make_parts(dir, 3, weight);
-    for (uint64_t m = floor_bytes; m < floor_bytes + (40 << 20); m += 5 << 20) {
+    for (uint64_t m = floor_bytes; m < floor_bytes + (40 << 20); m += 8 << 20) {
         struct k3_options o = options(m, 3);
-        o.check_reads = m / (5 << 20) % 3 == 0   ? K3_CHECK_ALWAYS
-                        : m / (5 << 20) % 3 == 1 ? K3_CHECK_OFF
+        o.check_reads = m / (8 << 20) % 3 == 0   ? K3_CHECK_ALWAYS
+                        : m / (8 << 20) % 3 == 1 ? K3_CHECK_OFF
                                                  : K3_CHECK_FIRST;
         same(dir, &o, 4, NULL);
     }

@@ -9,7 +9,7 @@ M=$D/m
 "$S" synth "$M" --preset tiny --num-hidden-layers 5 --num-experts 16 \
     --hidden-size 64 > "$D/out" 2> "$D/err" || exit 1
 for i in 1 2 3 4 5 6; do
-    echo "{\"custom_id\": \"$i\", \"max_tokens\": 40, \"prompt\": [3, $i],
+    echo "{\"custom_id\": \"$i\", \"max_tokens\": 14, \"prompt\": [3, $i],
         \"ignore_eos\": true}" | tr -d '\n'
     echo
 done > "$D/six"
