@@ -351,14 +351,14 @@ s = Server(program, model, "--unix", folder + "/early", "--simulate-drive",
 
 def early(request):
     with socket.socket(socket.AF_UNIX) as c:
-        c.connect(folder + "/early")
+        # The file is there before somebody listens.
+        until(lambda: c.connect_ex(folder + "/early") == 0)
         c.sendall(request + b"\r\nHost: x\r\nConnection: close\r\n\r\n")
         got = c.makefile("rb").read()
     head, _, body = got.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)
 
 
-until(lambda: os.path.exists(folder + "/early"))
 refused = early(b"POST /v1/completions HTTP/1.1\r\nContent-Length: 0")
 seen = []
 until(lambda: seen.append(early(b"GET /health HTTP/1.1")) or
