@@ -306,13 +306,13 @@ int cmd_batch(int argc, char **argv)
     session_defaults(&a->s);
     a->progress = "auto";
     const struct opt table[] = {
-        { "input", 'i', OPT_TEXT, &a->in, "IN.jsonl",
+        { "input", 'i', OPT_TEXT, &a->in, "IN.jsonl|-",
           "one request a line, also compressed by gzip or zstd; - is "
           "stdin", NULL },
-        { "output", 'o', OPT_TEXT, &a->out, "OUT.jsonl",
+        { "output", 'o', OPT_TEXT, &a->out, "OUT.jsonl|-",
           "one answer a line; a file that exists is continued; - is stdout",
           NULL },
-        { "check", 0, OPT_TEXT, &a->check, "IN.jsonl",
+        { "check", 0, OPT_TEXT, &a->check, "IN.jsonl|-",
           "read all lines and say which will be refused, how many passes the "
           "others take, and how long; with -o without those that OUT answers",
           NULL },

@@ -30,9 +30,11 @@ static void print_plan(const struct outlook *l)
     printf("%s, %s a layer, %u of them a token\n\n",
            figure_count(l->c.layers, "layer").text,
            figure_count(l->c.experts, "expert").text, l->c.top_k);
+    /* tables grow with the memory, so a larger plan has a higher floor */
+    uint64_t least = l->rung[0].cost.plan.floor_bytes;
     printf("memory: %s GiB; the floor is %s GiB (%" PRIu64 " bytes)\n",
            figure_chosen((double)p->budget_bytes / GIB).text,
-           figure((double)p->floor_bytes / GIB).text, p->floor_bytes);
+           figure((double)least / GIB).text, least);
     print_part("program", p->program_bytes, "");
     snprintf(text, sizeof text, "one sequence, %s",
              figure_count(l->o.context, "position").text);
@@ -244,7 +246,7 @@ static int plan(const struct opt_command *cmd, struct outlook_args *a,
         print_advice_on_state(l);
         if (l->drafter)
             plan_drafter_print(&l->drafting);
-        print_ladder(l, a->s.memory != 0);
+        print_ladder(l, !l->small);
         print_advice(l);
     }
     outlook_free(l);
@@ -259,7 +261,8 @@ int cmd_plan(int argc, char **argv)
     a.s.rows = DEFAULT_ROWS;
     const struct opt table[] = {
         { "memory", 'm', OPT_SIZE, &a.s.memory, "SIZE",
-          "memory of a run, like 32G; default: the least it can use", NULL },
+          "memory of a run, like 32G; default: what a run would take here, or "
+          "the floor if that is more", NULL },
         { "context", 'c', OPT_UINT, &a.s.context, "N",
           "the longest sequence, prompt and new tokens; default 4096", NULL },
         { "threads", 't', OPT_UINT, &a.s.threads, "N",

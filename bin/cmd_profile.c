@@ -10,6 +10,7 @@
 #include "bin/cli/session.h"
 #include "bin/cmd.h"
 #include "bin/html/profile_page.h"
+#include "model/sim/trace_error.h"
 
 static const char *const default_out = "profile.html";
 
@@ -93,6 +94,18 @@ static int check_run(const struct profile_args *a, const json_t *report,
                      a->report, a->timeline);
 }
 
+/* What it says is used where it is enough; that it is one is sure. */
+static int check_trace(const char *path, struct error *error)
+{
+    struct trace *t;
+    struct trace_fault fault;
+    int err = trace_open(&t, path, true, &fault);
+    if (err)
+        return trace_error(error, err, path, &fault);
+    trace_close(t);
+    return 0;
+}
+
 static int render(const struct profile_args *a, const char *about)
 {
     struct error error = { 0 };
@@ -106,6 +119,8 @@ static int render(const struct profile_args *a, const char *about)
                         where.text);
     if (!err && a->timeline)
         err = times_open(&t, a->timeline, &error);
+    if (!err && a->trace)
+        err = check_trace(a->trace, &error);
     if (!err)
         err = check_run(a, report, t, &error);
     if (!err)
@@ -211,6 +226,12 @@ int cmd_profile(int argc, char **argv)
         fputs("sluice: profile needs a model, or a --report\n", stderr);
         return help(stderr);
     }
+    const char *const paths[] = { a.report, a.timeline, a.trace, a.out };
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (paths[i] && !strcmp(paths[i], "-")) {
+            fprintf(stderr, "sluice: %s: - %s\n", names[i], opt_no_stream);
+            return help(stderr);
+        }
     struct error error = { 0 };
     if (check(&a, argc, argv, &error))
         return failed(&error);

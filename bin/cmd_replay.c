@@ -83,7 +83,11 @@ static const char *read_names(const char **list, uint32_t *count, char **words,
             return "has more than 64 names";
         if (!known(word))
             return NULL;
-        list[(*count)++] = word;
+        bool twice = false;
+        for (uint32_t i = 0; i < *count; i++)
+            twice |= !strcmp(list[i], word);
+        if (!twice)
+            list[(*count)++] = word;
     }
     return "";
 }
@@ -117,6 +121,14 @@ static const char *read_prefetches(void *arg, const char *value)
     return *wrong ? wrong : NULL;
 }
 
+static void add_once(uint32_t *list, uint32_t *count, uint32_t value)
+{
+    for (uint32_t i = 0; i < *count; i++)
+        if (list[i] == value)
+            return;
+    list[(*count)++] = value;
+}
+
 static const char *read_frames(void *arg, const char *value)
 {
     struct options *o = arg;
@@ -133,7 +145,7 @@ static const char *read_frames(void *arg, const char *value)
                  n > INT32_MAX)
             wrong = "is not a list of numbers of frames";
         else
-            o->frames[o->frame_counts++] = (uint32_t)n;
+            add_once(o->frames, &o->frame_counts, (uint32_t)n);
     }
     free(list);
     return wrong;
@@ -299,13 +311,15 @@ static void print_table(const char *path, const struct replay *r)
 
 /* -- running ------------------------------------------------------------- */
 
-/* 1, 2, 5, 10 and 20 % of all experts. */
-static void default_frames(uint32_t frames[5], const struct trace_info *i)
+/* 1, 2, 5, 10 and 20 % of all experts, or how many of them differ. */
+static uint32_t default_frames(uint32_t frames[5], const struct trace_info *i)
 {
     static const uint32_t percent[5] = { 1, 2, 5, 10, 20 };
+    uint32_t n = 0;
     for (int k = 0; k < 5; k++)
-        frames[k] = (uint32_t)((uint64_t)i->layers * i->experts *
-                               percent[k] / 100);
+        add_once(frames, &n, (uint32_t)((uint64_t)i->layers * i->experts *
+                                        percent[k] / 100));
+    return n;
 }
 
 static struct replay_options options_of(const struct options *o)
@@ -333,11 +347,12 @@ static int replay(struct replay **out, const char *path,
         struct trace *t;
         struct trace_fault fault;
         if (!trace_open(&t, path, o->repair, &fault)) {
-            default_frames(frames, trace_info(t));
+            ro.frame_counts = default_frames(frames, trace_info(t));
             trace_close(t);
-        } /* else replay_run says why not */
+        } else { /* replay_run says why not */
+            ro.frame_counts = 1;
+        }
         ro.frames = frames;
-        ro.frame_counts = 5;
     }
     if (replay_run(out, path, &ro, &error)) {
         fprintf(stderr, "sluice: %s\n", error.text);
@@ -422,16 +437,35 @@ static int usage(const struct opt_command *command, const struct options *o,
     for (uint32_t i = 0; i < o->policies; i++)
         if (!strcmp(o->policy[i], "static-pin") && !o->pin_file)
             return opt_usage_error(command, "static-pin needs --pin TRACE");
+    if (t->s.drives && o->policies == 1 && !strcmp(o->policy[0], "min"))
+        return opt_usage_error(command, "the policy min knows the future and "
+                               "has no time: with --simulate-drive name "
+                               "another, whose loads are told beside its");
     if (!t->s.drives && (t->memories || t->compute || t->model))
         return opt_usage_error(command, "--memory, --compute and --model need "
                                "--simulate-drive");
     return 0;
 }
 
+/* A trace that was named twice is read once. */
+static int drop_twins(const char **paths, int count)
+{
+    int n = 0;
+    for (int i = 0; i < count; i++) {
+        int j = 0;
+        while (j < n && strcmp(paths[j], paths[i]))
+            j++;
+        if (j == n)
+            paths[n++] = paths[i];
+    }
+    return n;
+}
+
 /* Check what was asked for, and do it. */
 static int start(const struct opt_command *command, struct options *o,
                  struct timed_args *timed, const char **paths, int count)
 {
+    count = drop_twins(paths, count);
     int misused = usage(command, o, timed, count);
     if (misused)
         return misused;
@@ -441,6 +475,10 @@ static int start(const struct opt_command *command, struct options *o,
         return replay_accepted(o->acceptance, paths, count, o->repair, o->json);
     if (timed->s.drives) {
         struct replay_options ro = options_of(o);
+        for (uint32_t i = 0; i < o->policies && o->policy_words; i++)
+            if (!strcmp(o->policy[i], "min"))
+                fputs("sluice: min knows the future and has no time; its loads "
+                      "are the column x min, or min_loads\n", stderr);
         timed->json = o->json;
         timed->csv = o->csv;
         return replay_timed(timed, &ro, paths, count);

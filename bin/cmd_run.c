@@ -496,7 +496,7 @@ int cmd_run(int argc, char **argv)
     session_defaults(&r.a.s);
     const struct opt table[] = {
         { "prompt", 'p', OPT_TEXT, &r.a.text, "TEXT", "the prompt", NULL },
-        { "file", 'f', OPT_TEXT, &r.a.file, "FILE",
+        { "file", 'f', OPT_TEXT, &r.a.file, "FILE|-",
           "a file that holds the prompt; - is stdin", NULL },
         { "ids", 0, OPT_TEXT, &r.a.ids, "1,2,3",
           "the prompt as token ids; prints ids, not text", NULL },

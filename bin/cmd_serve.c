@@ -311,7 +311,7 @@ static const struct opt table[] = {
     { "tls-key", 0, OPT_TEXT, &serve.o.tls_key, "FILE", "and its key", NULL },
     { "cors", 0, OPT_TEXT, &serve.o.cors, "ORIGIN",
       "let pages of this origin in (* is all); default none", NULL },
-    { "access-log", 0, OPT_TEXT, &serve.o.access_log, "FILE",
+    { "access-log", 0, OPT_TEXT, &serve.o.access_log, "FILE|-",
       "a line of JSON for each HTTP request; - is stdout", NULL },
     { "max-tokens", 'n', OPT_UINT, &serve.o.max, "N",
       "max new tokens of a request that does not say; default: what the "

@@ -259,6 +259,8 @@ static int each_line(struct work *w)
 /* Open the input and set its name. NULL and errno on failure. */
 static FILE *open_input(struct work *w)
 {
+    if (w->o.file && !strcmp(w->o.file, "-"))
+        w->o.file = NULL;
     w->name = w->o.text ? "-p" : w->o.file ? w->o.file : "stdin";
     if (w->o.text)
         return fmemopen((void *)(uintptr_t)w->o.text, strlen(w->o.text), "r");
@@ -291,7 +293,7 @@ int cmd_tokenize(int argc, char **argv)
     const struct opt table[] = {
         { "prompt", 'p', OPT_TEXT, &w.o.text, "TEXT", "the input",
           NULL },
-        { "file", 'f', OPT_TEXT, &w.o.file, "FILE",
+        { "file", 'f', OPT_TEXT, &w.o.file, "FILE|-",
           "a file with the input; default: stdin", NULL },
         { "lines", 0, OPT_FLAG, &w.o.lines, NULL,
           "work line by line; text is one JSON string a line", NULL },

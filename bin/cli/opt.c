@@ -136,10 +136,28 @@ static void print_help(const struct opt_command *cmd)
     }
 }
 
+const char opt_no_stream[] =
+    "is no file here: use /dev/stdin, /dev/stdout or ./-";
+
+static bool is_path(const char *metavar)
+{
+    static const char *const names[] = { "FILE", "DIR", "PATH", "TRACE",
+                                         "REPORT", "MODEL" };
+    size_t n = metavar ? strlen(metavar) : 0;
+    if (n < 2 || !strcmp(metavar + n - 2, "|-"))
+        return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strstr(metavar, names[i]))
+            return true;
+    return false;
+}
+
 /* Returns NULL or what is wrong with the value. */
 static const char *take(const struct opt *o, const char *value)
 {
     char *end;
+    if (value && !strcmp(value, "-") && is_path(o->metavar))
+        return opt_no_stream;
     switch (o->kind) {
     case OPT_FLAG:
         *(bool *)o->value = true;
@@ -203,6 +221,10 @@ int opt_parse(const struct opt_command *cmd, int argc, char **argv,
         if (ended || word[0] != '-' || !word[1]) {
             if (!*word) { /* "$MODEL", which is not set */
                 opt_usage_error(cmd, "a word is empty");
+                return OPT_WRONG;
+            }
+            if (!ended && !strcmp(word, "-")) {
+                opt_usage_error(cmd, "- %s", opt_no_stream);
                 return OPT_WRONG;
             }
             if (count == max) {

@@ -41,7 +41,9 @@ struct opt {
     char          letter; /* 0: none */
     enum opt_kind kind;
     void         *value;  /* where it goes; for OPT_CALL, the first argument */
-    const char   *metavar;
+    const char   *metavar; /* FILE, DIR, PATH, TRACE, REPORT or MODEL in it:
+                            * a path, for which "-" is refused, unless it ends
+                            * in "|-" */
     const char   *help; /* NULL: an old name, which --help does not show */
     opt_call_fn  *call;
 };
@@ -77,6 +79,8 @@ int opt_status(int parsed);
 /* Print "sluice: <sentence>" and the usage hint; returns 2. */
 int opt_usage_error(const struct opt_command *cmd, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Why "-" is no path here. */
+extern const char opt_no_stream[];
 /* A line of a list of choices in --help. */
 void opt_choice(const char *name, const char *about);
 /* Read a SIZE. Returns 0 or -1. */

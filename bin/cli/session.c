@@ -216,6 +216,8 @@ const char *session_options(const struct session_args *a,
         return choices(true);
     if (a->policy && !strcmp(a->policy, "static-pin"))
         return "--policy static-pin needs a trace: static-pin=FILE";
+    if (a->policy && !strcmp(a->policy, "static-pin=-"))
+        return "--policy static-pin=-: - is no file here: use ./-";
     if (strcmp(a->prefetch, "auto") && !known_prefetch(a->prefetch))
         return choices(false);
     const char *draft = session_draft_said(a);

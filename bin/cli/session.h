@@ -50,8 +50,9 @@ struct session_args {
  * for a command that leaves no files behind, and all. */
 #define SESSION_ENGINE_OPTIONS(a) \
     { "memory", 'm', OPT_SIZE, &(a)->memory, "SIZE", \
-      "memory that the process may use, like 32G; default: most of what is " \
-      "free", \
+      "memory that the process may use, like 32G; default: what is free, " \
+      "less a sixteenth and at least 256 MiB for everybody else, and " \
+      "fifteen sixteenths of what its cgroup leaves", \
       NULL }, \
     { "threads", 't', OPT_UINT, &(a)->threads, "N", \
       "compute threads; default: one a physical core", NULL }, \

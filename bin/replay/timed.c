@@ -45,11 +45,20 @@ const char *timed_memory(void *arg, const char *value)
     char *copy = strdup(value), *rest = copy, *word;
     const char *wrong = copy ? NULL : "does not fit in memory";
     a->memories = 0;
-    while (!wrong && rest && (word = strsep(&rest, ",")))
-        if (a->memories == TIMED_MEMORIES_MAX)
+    while (!wrong && rest && (word = strsep(&rest, ","))) {
+        uint64_t bytes;
+        uint32_t i = 0;
+        if (a->memories == TIMED_MEMORIES_MAX) {
             wrong = "has more than 64 sizes";
-        else if (opt_size(&a->memory[a->memories++], word))
+        } else if (opt_size(&bytes, word)) {
             wrong = "is not a list of sizes like 8G,64G";
+        } else {
+            while (i < a->memories && a->memory[i] != bytes)
+                i++;
+            if (i == a->memories) /* not given before */
+                a->memory[a->memories++] = bytes;
+        }
+    }
     free(copy);
     return wrong;
 }

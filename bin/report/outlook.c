@@ -256,6 +256,11 @@ static void note_all(struct outlook *l, const struct outlook_args *a)
     if (l->here.drives > 1)
         note(l, "md RAID 0 of equal drives, chunk 512K, is as --layout parts; "
                 "see the README");
+    if (!a->s.memory)
+        note(l, l->small ? "the floor: a run without -m has %s GiB here, which "
+                           "is too little"
+                         : "a run without -m: %s GiB, what it would take here",
+             figure((double)l->o.memory_bytes / 0x1p30).text);
     if (!a->s.drives)
         note(l, "the drives of the table, --simulate-drive sets others; one "
                 "drive: %s GB/s",
@@ -321,11 +326,10 @@ static int open_drafter(struct outlook *l, const struct outlook_args *a,
 }
 
 /* For the last columns of the ladder. */
-static int look_at_drafter(struct outlook *l, const struct outlook_args *a,
-                           struct error *error)
+static int look_at_drafter(struct outlook *l, struct error *error)
 {
     double rate[PLAN_DRAFTER_RATES] = { 0 };
-    struct k3_options o = options_at(l, a->s.memory, &l->column[0]);
+    struct k3_options o = options_at(l, l->budget_bytes, &l->column[0]);
     uint32_t n = l->columns < PLAN_DRAFTER_RATES ? l->columns
                                                  : PLAN_DRAFTER_RATES;
     for (uint32_t k = 0; k < n; k++) {
@@ -335,6 +339,23 @@ static int look_at_drafter(struct outlook *l, const struct outlook_args *a,
     }
     return plan_drafter_fill(&l->drafting, &l->c, &o, l->drafter, rate, n,
                              l->compute_s, error);
+}
+
+/* With what was given, else with what a run here would take, and if that is
+ * too little with the floor. */
+static int plan_now(struct outlook *l, uint64_t given, struct error *error)
+{
+    struct error why = { 0 };
+    l->budget_bytes = given ? given : l->o.memory_bytes;
+    struct k3_options o = options_at(l, l->budget_bytes, &l->here);
+    int err = token_cost(&l->now, &l->c, &o, &why);
+    if (err == -ENOBUFS && !given) {
+        l->small = true;
+        l->budget_bytes = 0;
+        o = options_at(l, 0, &l->here);
+        return token_cost(&l->now, &l->c, &o, error);
+    }
+    return err ? error_set(error, err, "%s", why.text) : 0;
 }
 
 int outlook_fill(struct outlook *l, const char *model,
@@ -362,14 +383,13 @@ int outlook_fill(struct outlook *l, const char *model,
     err = open_drafter(l, a, error);
     if (err)
         return err;
-    struct k3_options o = options_at(l, a->s.memory, &l->here);
-    err = token_cost(&l->now, &l->c, &o, error);
+    err = plan_now(l, a->s.memory, error);
     if (!err)
         err = pass_clock_open(&l->clock, &l->c, 1, 1, 1, error);
     if (!err)
         err = simulate_cost_seconds(&l->cost, &l->c, l->compute_s, error);
     if (!err)
-        err = fill_ladder(l, a->s.memory, error);
+        err = fill_ladder(l, l->budget_bytes, error);
     if (err)
         return err;
     err = times_at(l, l->now.plan.budget_bytes, &l->here, &l->now_is);
@@ -384,7 +404,7 @@ int outlook_fill(struct outlook *l, const char *model,
     if (!err)
         err = look_at_state(l, error);
     if (!err && l->drafter)
-        err = look_at_drafter(l, a, error);
+        err = look_at_drafter(l, error);
     note_all(l, a);
     return err ? error_set(error, err, "no memory for the forecast") : 0;
 }

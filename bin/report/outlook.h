@@ -23,7 +23,7 @@
 #include "model/sim/pass_clock.h"
 #include "model/sim/token_cost.h"
 
-enum { OUTLOOK_COLUMNS = 4, OUTLOOK_RUNGS = 16, OUTLOOK_NOTES = 8 };
+enum { OUTLOOK_COLUMNS = 4, OUTLOOK_RUNGS = 16, OUTLOOK_NOTES = 12 };
 
 /* Drives that the forecast is made for. */
 struct outlook_drives {
@@ -51,7 +51,9 @@ struct outlook {
     struct config     c;
     struct sidecars   sidecars;
     struct parts     *parts; /* or NULL */
-    struct k3_options o;
+    struct k3_options o; /* memory_bytes: what a run would take by itself */
+    uint64_t          budget_bytes; /* planned with; 0: the floor */
+    bool              small; /* which is more than o.memory_bytes */
     double            compute_s;
     struct decode_time decode; /* of coded weights, on this machine */
     struct pass_clock    *clock; /* of one row */

@@ -143,6 +143,9 @@ int times_open(struct times **out, const char *path, struct error *error)
     int err = 0, got = 0;
     if (!t->file)
         err = error_set(error, -errno, "%s: %s", path, strerror(errno));
+    else if (fseek(t->file, 0, SEEK_SET))
+        err = error_set(error, -ESPIPE, "%s: a timeline is read more than "
+                        "once: it must be a file", path);
     while (!err && (got = next(t, &e, error)) > 0) {
         err = learn(t, &e, error);
         json_decref(e.all);

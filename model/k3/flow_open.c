@@ -93,7 +93,9 @@ static int open_experts(struct flow *f, const struct flow_options *fo,
     int err = cache_open(&f->cache, &co);
     if (err && err != -EINVAL && co.pin_file)
         return error_set(error, err, "%s: its experts cannot be pinned: %s",
-                         co.pin_file, strerror(-err));
+                         co.pin_file, err == -ESPIPE
+                             ? "a trace must be a file"
+                             : strerror(-err));
     if (err)
         return error_set(error, err, "cache policy %s: %s", f->o->policy,
                          err == -EINVAL ? "unknown, or it needs a file"

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/sim/trace_error.h"
 #include "sched/cache/cache.h"
 #include "sched/prefetch/governor.h"
 #include "sched/prefetch/prefetcher.h"
@@ -160,6 +161,9 @@ static int open_cache(struct run *r, struct cache **out, const char *policy,
     int code = cache_open(out, &co);
     if (code == -ENOMEM)
         return no_memory(r);
+    if (code == -ESPIPE && r->o->pin_file)
+        return error_set(r->error, code, "%s: " TRACE_NO_PIPE,
+                         r->o->pin_file);
     if (code && !strcmp(policy, "static-pin"))
         return error_set(r->error, code,
                          "%s: not a whole trace of %u layers of %u experts",

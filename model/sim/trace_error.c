@@ -1,5 +1,6 @@
 #include "model/sim/trace_error.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,7 +54,8 @@ int trace_error(struct error *error, int code, const char *path,
 {
     char found[96];
     if (fault->problem == TRACE_FINE)
-        return error_set(error, code, "%s: %s", path, strerror(-code));
+        return error_set(error, code, "%s: %s", path,
+                         code == -ESPIPE ? TRACE_NO_PIPE : strerror(-code));
     const char *text = trace_problem_text(fault->problem);
     numbers(found, sizeof found, fault);
     switch (fault->problem) {

@@ -5,6 +5,8 @@
 #include "model/ckpt/error.h"
 #include "sched/trace/trace.h"
 
+#define TRACE_NO_PIPE "a trace is read more than once: it must be a file"
+
 /* "PATH: record 5 (byte 1234): an expert id is out of range (found 900 ...)".
  * Returns `error`, so that it can be returned in turn. */
 int trace_error(struct error *error, int code, const char *path,

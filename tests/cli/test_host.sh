@@ -64,6 +64,14 @@ verdict $? "version 2: the tightest of each kind is named"
 faked "$S" plan "$D/m" --json > "$D/plan.json" 2> "$D/err" &&
     [ "$(threads "$D/plan.json")" = 1 ]
 verdict $? "version 2: threads"
+budget() { # FILE: the budget of the plan in it
+    python3 -c 'import json, sys
+print(json.load(open(sys.argv[1]))["plan"]["budget_bytes"])' "$1"
+}
+faked "$S" run "$D/m" --ids 1 -n 1 --report "$D/r.json" > "$D/out" \
+    2> "$D/err" && [ "$(budget "$D/plan.json")" = "$(budget "$D/r.json")" ] &&
+    [ "$(budget "$D/r.json")" -gt 500000000 ]
+verdict $? "plan without -m plans what run takes"
 echo 1000 > "$F/cgroup/a/memory.high"
 echo 'MemAvailable: 0 kB' > "$F/meminfo"
 faked "$S" run "$D/m" --ids 1 -n 1 > "$D/out" 2> "$D/err"

@@ -132,8 +132,12 @@ verdict $? "and they stand for as many"
         --compute "$D/r.json" --json > "$D/q.json" 2> "$D/err" &&
     grep -q '"decoded_bytes_per_token"' "$D/q.json"
 verdict $? "profile and replay say it too"
-"$S" plan "$M" --json > "$D/p.json" &&
-    "$S" plan "$M" --json --packed off > "$D/q.json" &&
+at_floor() { # plan's words: the plan at its floor
+    floor=$("$S" plan "$M" -m 1G --json "$@" | python3 -c 'import json, sys
+print(json.load(sys.stdin)["ladder"][0]["floor_bytes"])')
+    "$S" plan "$M" -m "$floor" --json "$@"
+}
+at_floor > "$D/p.json" && at_floor --packed off > "$D/q.json" &&
     [ "$(number "$D/p.json" read_bytes_per_token)" -lt \
       "$(number "$D/q.json" read_bytes_per_token)" ] &&
     [ "$(number "$D/p.json" decoded_bytes_per_token)" -eq \

@@ -43,14 +43,17 @@ PY
     verdict $s "$name"
 }
 
+least() { # plan's words: the floor
+    "$S" plan "$@" --json | python3 -c 'import json, sys
+print(json.load(sys.stdin)["ladder"][0]["floor_bytes"])'
+}
 mkdir "$D/config" && cp $MODEL/config.json "$D/config"
-"$S" plan "$D/config" --json > "$D/floor.json"
-verdict $? "plans at the floor when no memory is given"
-floor=$(field "$D/floor.json" floor_bytes)
-[ -n "$floor" ] && [ "$floor" = "$(field "$D/floor.json" budget_bytes)" ]
-verdict $? "the budget is then the floor"
-as_run "a run at the floor" "$("$S" plan "$D/config" --json -t 2 |
-    sed -n 's/^ "floor_bytes": \([0-9]*\),/\1/p')"
+"$S" plan "$D/config" --json > "$D/plan.json"
+verdict $? "plans when no memory is given"
+floor=$(least "$D/config")
+"$S" plan "$D/config" -m "$floor" --json > "$D/floor.json" && [ -n "$floor" ] && [ "$floor" = "$(field "$D/floor.json" budget_bytes)" ]
+verdict $? "and at the floor"
+as_run "a run at the floor" "$(least "$D/config" -t 2)"
 as_run "a run with some of the trunk" $((floor + 1500000))
 as_run "a run with everything" 1G
 as_run "a run that keeps and prefetches no experts" 1G \
@@ -93,7 +96,7 @@ verdict $? "the curve of a batch"
 
 "$S" synth "$D/k3" --preset k3 --sparse > "$D/out" 2>&1 || exit 1
 rm "$D"/k3/*.safetensors
-"$S" plan "$D/k3" --json > "$D/k3.json" &&
+"$S" plan "$D/k3" --json -m "$(least "$D/k3" -m 2G)" > "$D/k3.json" &&
     [ "$(field "$D/k3.json" read_bytes_per_token)" = 136990274560 ]
 verdict $? "K3 at the floor reads 136,990,274,560 bytes a token"
 if grep -q fsanitize "${BUILD:-build}/flags"; then

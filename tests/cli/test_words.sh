@@ -21,8 +21,8 @@ for command in run batch plan replay; do
     grep -q -- '--simulate-drive GBPS' "$D/help" || s=1
     grep -q -- '--device' "$D/help" && s=1
 done
-"$S" plan "$D/m" --simulate-drive 3,70 --json > "$D/new" 2> "$D/err" &&
-    "$S" plan "$D/m" --device 3,70 --json > "$D/old" &&
+"$S" plan "$D/m" -m 2G --simulate-drive 3,70 --json > "$D/new" 2> "$D/err" &&
+    "$S" plan "$D/m" -m 2G --device 3,70 --json > "$D/old" &&
     cmp -s "$D/new" "$D/old" && grep -q '"gbps": 3' "$D/new" || s=1
 verdict $s "--device is still taken for --simulate-drive, and not shown"
 

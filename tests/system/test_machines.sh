@@ -30,7 +30,7 @@ tr '\n' ' ' < "$D/out" | awk '{ exit !($1 > 3 && $2 < $1 / 1.1 && $2 > 0) }'
 verdict $? "plan --nodes 4: what the drives of four machines are worth"
 floor=$("$S" plan "$D/m" --json 2> "$D/err" |
     python3 -c 'import json, sys
-print(json.load(sys.stdin)["plan"]["floor_bytes"])')
+print(json.load(sys.stdin)["ladder"][0]["floor_bytes"])')
 "$S" plan "$D/m" -m $((floor + (33 << 20))) --nodes 2 > "$D/out" 2> "$D/err" &&
     grep -q '^ *16  does not fit' "$D/out"
 verdict $? "plan --nodes at the floor: many rows do not fit"
