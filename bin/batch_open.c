@@ -197,17 +197,13 @@ static int open_session(struct batch_cmd *b, const struct k3_options *engine)
 {
     struct sluice_error e = { 0 };
     struct sluice_info info;
-    struct sluice_options o = { .size = sizeof o, .text = b->text,
-                                .drafts = session_drafts(&b->a.s),
-                                .drafter = b->a.s.drafter,
-                                .drafter_taps = b->a.s.drafter_taps,
-                                .share = b->share, .held = b->held,
-                                .prefix_cache = b->a.s.prefix_cache,
-                                .prefix_cache_bytes =
-                                    b->a.s.prefix_cache_bytes,
-                                .forms = b->forms,
-                                .progress = batch_show_layer,
-                                .progress_arg = &b->show };
+    struct sluice_options o = session_sluice(&b->a.s);
+    o.text = b->text;
+    o.share = b->share;
+    o.held = b->held;
+    o.forms = b->forms;
+    o.progress = batch_show_layer;
+    o.progress_arg = &b->show;
     int64_t begin = clock_ns();
     if (knobs_open(&b->s, b->model, &o, engine, &e))
         return knobs_error_back(&b->error, &e);

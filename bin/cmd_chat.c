@@ -313,15 +313,14 @@ static int open_chat(struct chat_cmd *c)
     c->talk.effort = c->no_think ? "none" : c->effort;
     if (sluice_text_open(&c->text, c->model, &e))
         return knobs_error_back(&c->error, &e);
-    struct sluice_options o = { .size = sizeof o, .text = c->text,
-                                .drafts = session_drafts(&c->s),
-                                .forms = c->s.samplers.form != SLUICE_FREE ||
-                                         conversation_is_strict(&c->talk),
-                                .share = true, .held = 1,
-                                .prefix_cache = c->s.prefix_cache,
-                                .prefix_cache_bytes = c->s.prefix_cache_bytes,
-                                .progress = speak_layer,
-                                .progress_arg = &c->speak };
+    struct sluice_options o = session_sluice(&c->s);
+    o.text = c->text;
+    o.forms = c->s.samplers.form != SLUICE_FREE ||
+              conversation_is_strict(&c->talk);
+    o.share = true;
+    o.held = 1;
+    o.progress = speak_layer;
+    o.progress_arg = &c->speak;
     if (knobs_open(&c->session, c->model, &o, &engine, &e))
         return knobs_error_back(&c->error, &e);
     sluice_info(c->session, &info, sizeof info);

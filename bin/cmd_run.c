@@ -302,16 +302,12 @@ static int open_session(struct run *r, const char *model, struct error *error)
     if (err)
         return err;
     struct sluice_error e = { 0 };
-    struct sluice_options o = { .size = sizeof o, .text = r->text,
-                                .drafts = session_drafts(a),
-                                .drafter = a->drafter,
-                                .drafter_taps = a->drafter_taps,
-                                .prefix_cache = a->prefix_cache,
-                                .prefix_cache_bytes = a->prefix_cache_bytes,
-                                .forms = a->samplers.form != SLUICE_FREE ||
-                                         conversation_is_strict(&r->talk),
-                                .progress = progress_layer,
-                                .progress_arg = &r->progress };
+    struct sluice_options o = session_sluice(a);
+    o.text = r->text;
+    o.forms = a->samplers.form != SLUICE_FREE ||
+              conversation_is_strict(&r->talk);
+    o.progress = progress_layer;
+    o.progress_arg = &r->progress;
     int64_t begin = clock_ns();
     if (knobs_open(&r->s, model, &o, &engine, &e))
         return knobs_error_back(error, &e);

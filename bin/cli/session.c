@@ -191,10 +191,15 @@ struct draft_options session_draft(const struct session_args *a)
     return (struct draft_options){ draft_count(session_draft_said(a)), false };
 }
 
-uint32_t session_drafts(const struct session_args *a)
+struct sluice_options session_sluice(const struct session_args *a)
 {
     struct draft_options d = session_draft(a);
-    return d.adaptive ? SLUICE_DRAFTS_AUTO : d.max;
+    return (struct sluice_options){
+        .size = sizeof(struct sluice_options),
+        .drafts = d.adaptive ? SLUICE_DRAFTS_AUTO : d.max,
+        .drafter = a->drafter, .drafter_taps = a->drafter_taps,
+        .prefix_cache = a->prefix_cache,
+        .prefix_cache_bytes = a->prefix_cache_bytes };
 }
 
 const char *session_options(const struct session_args *a,

@@ -155,10 +155,11 @@ const char *session_options(const struct session_args *a,
                             struct k3_options *o);
 /* What --draft says, or its default. */
 const char *session_draft_said(const struct session_args *a);
-/* What --draft says, which session_options has checked; and as an option of
- * sluice_open. */
+/* What --draft says, which session_options has checked. */
 struct draft_options session_draft(const struct session_args *a);
-uint32_t session_drafts(const struct session_args *a);
+/* Drafts, drafter and prefix cache, as options of sluice_open; it keeps the
+ * pointers. */
+struct sluice_options session_sluice(const struct session_args *a);
 
 /* outputs_check for the files of these options and some of the command's own.
  * `numbered`: --logits names files PREFIX.N. */

@@ -367,16 +367,12 @@ int engine_open(struct room *r, struct error *error)
                                   .drafts = session_draft(a).max,
                                   .sequence_heap =
                                       FORECAST_POSITION_HEAP * a->context };
-    struct sluice_options o = { .size = sizeof o, .text = r->text,
-                                .drafts = session_drafts(a),
-                                .drafter = a->drafter,
-                                .drafter_taps = a->drafter_taps,
-                                .prefix_cache = a->prefix_cache,
-                                .prefix_cache_bytes = a->prefix_cache_bytes,
-                                .forms = true,
-                                .progress = layer, .progress_arg = r };
+    struct sluice_options o = session_sluice(a);
     struct sluice *s = NULL;
-    o.share = true;
+    o.text = r->text;
+    o.forms = o.share = true;
+    o.progress = layer;
+    o.progress_arg = r;
     uint32_t n = r->o->sequences ? (uint32_t)r->o->sequences : SEQUENCES;
     int err;
     session_options(a, &f.o);

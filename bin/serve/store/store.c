@@ -61,6 +61,20 @@ int store_write(const char *path, const char *bytes, size_t count,
                      strerror(-err));
 }
 
+int store_save(const struct store *s, const char *kind, const char *id,
+               struct buffer *json, struct error *error)
+{
+    char path[STORE_PATH];
+    store_path(s, kind, id, ".json", path);
+    int err = json->failed ? error_set(error, -ENOMEM, "%s: no memory", path)
+                           : store_write(path, json->bytes, json->count,
+                                         error);
+    buffer_free(json);
+    if (!err && store_sync_folder(s, kind))
+        err = error_set(error, -EIO, "%s: %s", path, strerror(EIO));
+    return err;
+}
+
 int store_fault(struct api_error *e, const struct error *error)
 {
     return api_fail(e, error->code == -ENOSPC ? 507 : 500, "storage", "%s",

@@ -114,16 +114,9 @@ static void put_batch(struct buffer *out, const struct store_batch *b)
 static int save(struct store *s, const struct store_batch *b,
                 struct error *error)
 {
-    char path[STORE_PATH];
     struct buffer json = { 0 };
-    store_path(s, "batches", b->id, ".json", path);
     put_batch(&json, b);
-    int err = json.failed ? error_set(error, -ENOMEM, "no memory for a batch")
-                          : store_write(path, json.bytes, json.count, error);
-    buffer_free(&json);
-    if (!err && store_sync_folder(s, "batches"))
-        err = error_set(error, -EIO, "%s: %s", path, strerror(EIO));
-    return err;
+    return store_save(s, "batches", b->id, &json, error);
 }
 
 static char *metadata_of(const struct jv *v)

@@ -28,16 +28,9 @@ void store_put_file(struct buffer *out, const struct store_file *f)
 int store_save_file(struct store *s, const struct store_file *f,
                     struct error *error)
 {
-    char path[STORE_PATH];
     struct buffer json = { 0 };
-    store_path(s, "files", f->id, ".json", path);
     store_put_file(&json, f);
-    int err = json.failed ? error_set(error, -ENOMEM, "no memory for a file")
-                          : store_write(path, json.bytes, json.count, error);
-    buffer_free(&json);
-    if (!err && store_sync_folder(s, "files"))
-        err = error_set(error, -EIO, "%s: %s", path, strerror(EIO));
-    return err;
+    return store_save(s, "files", f->id, &json, error);
 }
 
 struct store_file *store_find_file(struct store *s, const char *id)

@@ -14,6 +14,9 @@ int  store_write(const char *path, const char *bytes, size_t count,
                  struct error *error);
 /* The folder's names are on the drive. */
 int  store_sync_folder(const struct store *s, const char *kind);
+/* The object of an id, DIR/KIND/ID.json; frees it. */
+int  store_save(const struct store *s, const char *kind, const char *id,
+                struct buffer *json, struct error *error);
 struct store_file *store_find_file(struct store *s, const char *id);
 void store_put_file(struct buffer *out, const struct store_file *f);
 int  store_save_file(struct store *s, const struct store_file *f,
