@@ -15,7 +15,7 @@ verdict $? "a model"
 for i in 1 2 3 4 5 6; do
     echo "{\"custom_id\": \"$i\", \"prompt\": [$i, 2, 3, 4], \"max_tokens\": 8}"
 done > "$D/in"
-slow="-m 90M -t 1 --sequences 2 --policy none --simulate-drive 0.002"
+slow="-m 90M -t 1 --sequences 2 --policy none --simulate-drive 0.006"
 answers() { sed 's/"created":[0-9]*//' "$1" | sort; }
 # shellcheck disable=SC2086
 "$S" batch "$D/m" -i "$D/in" -o "$D/b" -m 90M -t 1 --ignore-eos \
