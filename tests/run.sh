@@ -4,10 +4,10 @@
 # "... # SKIP why". A test with the word "Alone:" in its text measures memory
 # or time, and runs when no other does.
 # Ends with one line: N passed, N failed, N skipped. Exit 1 if any failed.
-# Usage: BUILD=build JOBS=2 sh tests/run.sh [--times] [word in the name ...]
+# Usage: BUILD=build JOBS=3 sh tests/run.sh [--times] [word in the name ...]
 # ALL=yes gives programs the word "all": every place, not some of them.
 #   --times   then the ten that took longest: seconds, CPU seconds, the test
-BUILD=${BUILD:-build} LIMIT=${LIMIT:-300} JOBS=${JOBS:-2}
+BUILD=${BUILD:-build} LIMIT=${LIMIT:-300} JOBS=${JOBS:-3}
 export BUILD LIMIT CMOCKA_MESSAGE_OUTPUT=TAP
 results=$BUILD/results # NAME.out is what a test printed, NAME.sum its sums
 

@@ -319,7 +319,7 @@ static void kept_as_timed(void **state)
 {
     struct k3_facts f;
     (void)state;
-    for (int isa = 0; isa < ISA_COUNT; isa++) {
+    for (int isa = 0; isa < ISA_COUNT; isa += all ? 1 : ISA_COUNT - 1) {
         struct k3_options o = options(BUDGET);
         o.isa = (uint8_t)(isa + 1);
         o.resident = K3_RESIDENT_AUTO;
