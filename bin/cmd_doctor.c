@@ -60,6 +60,24 @@ static void say_run(char *out, const struct doctor *d)
                               : "--ids 1,2,3 -n 8");
 }
 
+/* The command that a fix begins with; false: it is words. */
+static bool command_of(char *out, const char *fix)
+{
+    static const char *const first[] = { "hf ", "df ", "free ", "ls ", "chmod ",
+                                         "dmesg", "ulimit ", "echo ", "sudo " };
+    bool is = !strncmp(fix, opt_program, strlen(opt_program));
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+        is |= !strncmp(fix, first[i], strlen(first[i]));
+    size_t n = 0;
+    for (bool in = false; fix[n]; n++) { /* what follows is words */
+        in ^= fix[n] == '\'';
+        if (!in && (fix[n] == ';' || !strncmp(fix + n, " (", 2)))
+            break;
+    }
+    snprintf(out, NEXT_BYTES, "%.*s", (int)n, fix);
+    return is && !strstr(out, " ... ");
+}
+
 static void say_next(char *out, const struct doctor *d)
 {
     if (!d->model) {
@@ -68,13 +86,11 @@ static void say_next(char *out, const struct doctor *d)
         return;
     }
     for (uint32_t i = 0; i < d->lines; i++)
-        if (d->line[i].verdict == DOCTOR_FAIL && d->line[i].fix[0]) {
-            snprintf(out, NEXT_BYTES, "%s", d->line[i].fix);
+        if (d->line[i].verdict == DOCTOR_FAIL &&
+            command_of(out, d->line[i].fix))
             return;
-        }
     if (d->count[DOCTOR_FAIL] || !d->complete)
-        snprintf(out, NEXT_BYTES, "%s doctor DIR, with the folder that has "
-                 "config.json and the shards", opt_program);
+        snprintf(out, NEXT_BYTES, "find ~ -name '*.safetensors.index.json'");
     else
         say_run(out, d);
 }

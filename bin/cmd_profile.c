@@ -133,7 +133,7 @@ static int render(const struct profile_args *a, const char *about)
     json_decref(report);
     if (err)
         return failed(&error);
-    fprintf(stderr, "the profile is in %s\n", a->out);
+    fprintf(stderr, "the profile is in %s\n", shown(a->out).text);
     return 0;
 }
 

@@ -295,7 +295,8 @@ static void print_table(const char *path, const struct replay *r)
     bool prefetches = false;
     for (uint32_t i = 0; i < r->results; i++)
         prefetches |= strcmp(r->result[i].prefetch, "none") != 0;
-    printf("%s\n%s of %s, top %u; %s, %s\n%s; counted over %s\n", path,
+    printf("%s\n%s of %s, top %u; %s, %s\n%s; counted over %s\n",
+           shown(path).text,
            figure_count(f->info.layers, "layer").text,
            figure_count(f->info.experts, "expert").text, f->info.top_k,
            figure_count(f->passes, "pass").text,
@@ -362,7 +363,7 @@ static int replay(struct replay **out, const char *path,
     if (f->tail_bytes || f->missing)
         fprintf(stderr, "sluice: %s: the end was repaired: %" PRIu64 " bytes "
                 "left out, %" PRIu64 " records missing, %" PRIu64 " used\n",
-                path, f->tail_bytes, f->missing, f->records);
+                shown(path).text, f->tail_bytes, f->missing, f->records);
     return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "bin/cli/json.h"
+#include "bin/cli/outputs.h"
 #include "bin/cli/parts.h"
 #include "bin/cli/session.h"
 #include "bin/cli/terminal.h"
@@ -129,7 +130,8 @@ static void print_text(const struct spread_args *a,
             printf("part %" PRIu32 " of %" PRIu32 ": %s %% of the rows, "
                    "%s GB in %s\n", r, o->cuts.parts,
                    figure_chosen(100.0 * o->cuts.weight[r] / (double)all).text,
-                   figure((double)f->part_bytes[r] / 1e9).text, o->dir[r]);
+                   figure((double)f->part_bytes[r] / 1e9).text,
+                   shown(o->dir[r]).text);
     printf("%s made, %" PRIu32 " kept", figure_count(f->made, "file").text,
            f->kept);
     if (a->move)

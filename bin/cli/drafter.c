@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "bin/cli/opt.h"
+#include "bin/cli/outputs.h"
 #include "bin/cli/session.h"
 #include "model/ckpt/figure.h"
 #include "model/dspark/dspark.h"
@@ -28,8 +29,8 @@ int drafter_doctor(const char *dir)
            c->mixed ? "what the next layer reads" : "running sums");
     for (uint32_t i = 0; i < c->taps; i++)
         printf("%s %" PRIu32, i ? "," : "", c->tap[i]);
-    printf("\nnext: %s plan MODEL --drafter %s, and run with the same option\n",
-           opt_program, dir);
+    printf("\nuse: run MODEL --drafter %s, and plan the same\nnext: %s verify "
+           "'%s'\n", shown(dir).text, opt_program, shown(dir).text);
     return 0;
 }
 
@@ -42,7 +43,8 @@ int drafter_verify(const char *dir)
         return 1;
     }
     printf("%s: a drafter, %s: %" PRIu32 " tensors, %s GB, all values "
-           "finite\n", dir, dspark_kind_name(a.config.kind), a.tensors,
+           "finite\n", shown(dir).text, dspark_kind_name(a.config.kind),
+           a.tensors,
            figure((double)a.file_bytes / 1e9).text);
     return 0;
 }

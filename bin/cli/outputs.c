@@ -313,6 +313,15 @@ int output_close(struct output *o, bool keep, struct error *error)
     return code && keep ? output_failed(o, code, error) : 0;
 }
 
+struct shown shown(const char *path)
+{
+    struct shown s;
+    struct error said = { 0 };
+    error_set(&said, 0, "%s", path);
+    snprintf(s.text, sizeof s.text, "%s", said.text);
+    return s;
+}
+
 const char *outputs_temporary(void)
 {
     const char *folder = getenv("TMPDIR");

@@ -65,6 +65,12 @@ int output_close(struct output *o, bool keep, struct error *error);
 /* "PATH: WHAT could not be written: WHY", for a positive errno. */
 int output_failed(const struct output *o, int code, struct error *error);
 
+/* A path as a terminal may have it: control characters are '?'. */
+struct shown {
+    char text[480];
+};
+struct shown shown(const char *path);
+
 /* A folder for files of a moment: TMPDIR, or /tmp. */
 const char *outputs_temporary(void);
 

@@ -164,7 +164,7 @@ int replay_page(const char *path, const char *about,
     if (err)
         fprintf(stderr, "sluice: %s\n", error.text);
     else
-        fprintf(stderr, "the curves are in %s\n", path);
+        fprintf(stderr, "the curves are in %s\n", shown(path).text);
     return err ? 1 : 0;
 }
 

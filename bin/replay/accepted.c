@@ -1,3 +1,4 @@
+#include "bin/cli/outputs.h"
 #include "bin/replay/accepted.h"
 
 #include <inttypes.h>
@@ -14,7 +15,7 @@ static void print_one(const char *path, const struct drafted *d, double chance)
     printf("%s\n%s of one sequence after the other; a draft is "
            "right with chance %s\n"
            "drafts  ids a pass  experts a pass  experts an id  GB an id   "
-           "gain\n", path,
+           "gain\n", shown(path).text,
            figure_count(d->rows, "row").text, figure_chosen(chance).text);
     for (uint32_t n = 0; n <= DRAFTED_MAX && d->ids[n] > 0; n++) {
         double bytes = drafted_bytes(d, n);

@@ -1,3 +1,4 @@
+#include "bin/cli/outputs.h"
 #include "bin/replay/timed.h"
 
 #include <errno.h>
@@ -365,7 +366,7 @@ static void print_tables(const struct scene *s, const struct line *line,
     for (uint32_t d = 0; d < s->a->s.drives; d++)
         rate += (double)s->a->s.drive[d].bytes_per_s / 1e9;
     printf("%s\n%s, %s; %s, %s GB/s in all\ntimes and bytes are of %s\n",
-           s->path, figure_count(f->passes, "pass").text,
+           shown(s->path).text, figure_count(f->passes, "pass").text,
            figure_count(f->records, "row").text,
            figure_count(s->a->s.drives, "drive").text,
            figure_chosen(rate).text,

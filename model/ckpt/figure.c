@@ -38,13 +38,16 @@ struct figure figure(double value)
 struct figure figure_chosen(double value)
 {
     struct figure f = with_digits(value, 3);
-    char *end = f.text + strlen(f.text);
-    if (!strchr(f.text, '.') || strchr(f.text, 'e'))
+    char *power = strchr(f.text, 'e'), *end, tail[8] = "";
+    if (!strchr(f.text, '.'))
         return f;
+    if (power)
+        snprintf(tail, sizeof tail, "%.7s", power);
+    end = power ? power : f.text + strlen(f.text);
     while (end[-1] == '0')
-        *--end = '\0';
-    if (end[-1] == '.')
-        *--end = '\0';
+        end--;
+    end -= end[-1] == '.';
+    strcpy(end, tail);
     return f;
 }
 

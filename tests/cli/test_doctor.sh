@@ -103,7 +103,7 @@ says "only a config" 1 "^ok    config" "^fail  shards       none is here" \
 rm "$D/some/tiktoken.model"
 echo '{' > "$D/some/config.json"
 says "a config that is none" 1 "^fail  config" -- "$S" doctor "$D/some"
-says "no such folder" 1 "^fail  folder" "^next: .*sluice doctor DIR" \
+says "no such folder" 1 "^fail  folder" "^next: find ~ -name" \
     -- "$S" doctor "$D/nowhere"
 "$S" doctor a b > /dev/null 2>&1
 [ $? -eq 2 ]

@@ -55,7 +55,7 @@ static void what_was_chosen(void **state)
     SAYS(figure_chosen(1536), "1536");
     SAYS(figure_chosen(0.09375), "0.0938");
     SAYS(figure_chosen(0), "0");
-    SAYS(figure_chosen(1e-9), "1.00e-09");
+    SAYS(figure_chosen(1e-9), "1e-09");
 }
 
 static void percent(void **state)
