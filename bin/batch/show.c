@@ -206,7 +206,8 @@ void batch_show_summary(const struct batch_feed *f, bool cut)
     if (f->errors_before)
         fprintf(stderr, " (%" PRIu64 " with an error)", f->errors_before);
     if (f->in.lines)
-        fprintf(stderr, " of %" PRIu64 " lines", f->in.lines - f->blank);
+        fprintf(stderr, " of %s",
+                figure_count(f->in.lines - f->blank, "line").text);
     if (f->rules.lenient)
         fprintf(stderr, "; %" PRIu64 " field%s ignored", f->ignored,
                 f->ignored == 1 ? "" : "s");

@@ -46,6 +46,11 @@ told run-slow run "$M" --ids 1,2 -n 3 -m 32M -c 64 --simulate-drive 0.01 \
 told run-drafter run "$M" --ids 1,2,1,2,1 -n 9 --drafter "$D/drafter" \
     --ignore-eos
 told batch batch "$M" -i "$D/in" -o "$D/answers" -n 3 --progress 1
+sed 1q "$D/in" > "$D/one"
+told batch-one batch "$M" -i "$D/one" -o "$D/answer" -n 1
+grep -qE 'toFixed\([1-9]|GB.* of .*(memory|budget)' bin/serve/page/page.js
+[ $? -eq 1 ]
+verdict $? "the figures of the server's page"
 told batch-check batch "$M" --check "$D/in" -n 3
 told plan plan "$M"
 told plan-one plan "$M" -t 1 --rows 1 -m 2G --batch --nodes 2

@@ -196,23 +196,27 @@ $('loginform').addEventListener('submit', () => {
 
 function seconds(s) {
     if (!(s > 0)) return '–';
-    if (s < 1) return (s * 1000).toFixed(0) + ' ms';
-    if (s < 120) return s.toFixed(1) + ' s';
-    return s < 7200 ? (s / 60).toFixed(0) + ' min' : (s / 3600).toFixed(1) + ' h';
+    if (s < 1) return three(s * 1000) + ' ms';
+    if (s < 120) return three(s) + ' s';
+    return s < 7200 ? three(s / 60) + ' min' : three(s / 3600) + ' h';
 }
-const gb = (b, digits = 2) => (b / 1e9).toFixed(digits) + ' GB';
+// As model/ckpt/figure.h: three digits, and 0 only of nothing.
+function three(v) {
+    return !v ? '0' : v >= 100 ? v.toFixed(0) : v.toPrecision(3);
+}
+const gbs = b => three(b / 1e9) + ' GB/s';
 
 function facts(q) {
     const hits = q.expert_requests
         ? (100 * q.expert_hits / q.expert_requests).toFixed(0) + ' %' : '–';
     const rows = [
-        ['drive', gb(q.read_rate) + '/s' +
-            (q.read_limit ? ' of ' + gb(q.read_limit) + '/s' : '')],
+        ['drive', gbs(q.read_rate) +
+            (q.read_limit ? ' of ' + gbs(q.read_limit) : '')],
         ['a pass', seconds(q.seconds_per_pass)],
         ['layer', q.layers ? (q.layer + 1) + ' of ' + q.layers : '–'],
         ['experts in memory', hits],
-        ['memory', gb(q.memory_bytes).replace(' GB', '') + ' of ' +
-            gb(q.budget_bytes)],
+        ['memory', three(q.memory_bytes / 2 ** 30) + ' of ' +
+            three(q.budget_bytes / 2 ** 30) + ' GiB'],
         ['running', q.running + ' of ' + q.places],
         ['waiting', q.queued],
         ['lines of batches', q.batch_lines],
