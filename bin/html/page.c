@@ -78,7 +78,7 @@ static const char style[] =
     "border-top:1px solid var(--line);padding-top:10px}\n"
     "@page{margin:12mm}\n"
     "@media print{body{font-size:11px;background:none}"
-    "main{padding:0;max-width:none}h1{font-size:19px}"
+    "main{padding:0 2px;max-width:none}h1{font-size:19px}.t2{display:none}"
     "h2{font-size:14px;margin-top:16px}h2,.about{break-after:avoid}"
     ".tile b{font-size:16px}.tile,.answer{background:none}"
     "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}"
